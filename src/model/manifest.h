@@ -56,8 +56,6 @@ BlManifest *bl_manifest_load(BlStore *store, const char *checkpoint_id, BlManife
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error);
 /* Replaces the object durably. */
 gboolean bl_manifest_save(BlStore *store, BlManifest *manifest, GError **error);
-/* The same bytes as text (`model inspect` shows them). Caller frees. */
-
 /* The key of chunk i < n_chunks (of a whole object, i = 0). */
 const char *bl_manifest_chunk_key(const BlManifest *manifest, const BlManifestFile *file, guint32 i, char key[512]);
 /* Bytes of chunk i. */
