@@ -15,7 +15,8 @@ gboolean bl_hex_decode(const char *hex, gsize hex_size, guint8 *data, gsize size
 void bl_sha256(const void *data, gsize size, guint8 digest[BL_SHA256_SIZE]);
 guint32 bl_crc32c(const void *data, gsize size);
 
-/* A stream's SHA-256 and the CRC32C of each of its blocks of BL_BLOCK_SIZE. Not shared by threads. */
+/* A stream's SHA-256 and the CRC32C of each of its blocks of BL_BLOCK_SIZE. Not shared by threads.
+ */
 typedef struct BlHasher BlHasher;
 BlHasher *bl_hasher_new(void);
 void bl_hasher_free(BlHasher *hasher);

@@ -45,7 +45,9 @@ BlErrorCode bl_error_code_from_errno(int errnum);
 
 /* Sets *error to the code of errnum and "<formatted>: <words of errnum>". Always returns FALSE, so
  * that a caller can end with it. */
-gboolean bl_error_set_errno(GError **error, int errnum, const char *format, ...) G_GNUC_PRINTF(3, 4);
+gboolean bl_error_set_errno(GError **error, int errnum, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
 
 /* Sets *error; always returns FALSE. */
-gboolean bl_error_set(GError **error, BlErrorCode code, const char *format, ...) G_GNUC_PRINTF(3, 4);
+gboolean bl_error_set(GError **error, BlErrorCode code, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);

@@ -18,7 +18,8 @@ int bl_fd_steal(int *fd);
 int bl_open_at(int dir_fd, const char *name, int flags, mode_t mode, const char *what,
                GError **error);
 
-/* Reads exactly size bytes at offset, or fails with IO ("ends at byte n") where the file is shorter. */
+/* Reads exactly size bytes at offset, or fails with IO ("ends at byte n") where the file is
+ * shorter. */
 gboolean bl_pread_all(int fd, void *data, gsize size, guint64 offset, GError **error);
 /* Reads up to size bytes at offset: fewer only at the end of the file. -1 on error. */
 gssize bl_pread_some(int fd, void *data, gsize size, guint64 offset, GError **error);
@@ -29,8 +30,8 @@ gboolean bl_write_all(int fd, const void *data, gsize size, GError **error);
 /* fsync; a failure is final for that file (the kernel has marked its pages clean). */
 gboolean bl_fsync(int fd, const char *what, GError **error);
 
-/* Whole file up to max_bytes (a larger one is INVALID); the data has a NUL behind it that *size does
- * not count. Caller frees with g_free. */
+/* Whole file up to max_bytes (a larger one is INVALID); the data has a NUL behind it that *size
+ * does not count. Caller frees with g_free. */
 gboolean bl_file_load(int dir_fd, const char *name, gsize max_bytes, char **data, gsize *size,
                       GError **error);
 

@@ -1,8 +1,8 @@
 /* What a long operation is given by whoever runs it: a way to be stopped, counters for a progress
  * display, and a place for warnings and notes. The library never prints; the command reads this.
  *
- * Threads: the counters and the flag are atomic; the note function is called from any thread, one call at a
- * time (the job's lock, never held across I/O of ours). */
+ * Threads: the counters and the flag are atomic; the note function is called from any thread, one
+ * call at a time (the job's lock, never held across I/O of ours). */
 #pragma once
 #include <glib.h>
 

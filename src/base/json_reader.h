@@ -1,9 +1,10 @@
-/* A streaming JSON reader for what can be large: it pulls bytes through a callback and gives one token after the other,
- * in memory that does not grow with the document. Strict RFC 8259: UTF-8 checked, no comments, no trailing commas, no lone
- * surrogates, numbers by the grammar; nesting counted, not recursed.
+/* A streaming JSON reader for what can be large: it pulls bytes through a callback and gives one
+ * token after the other, in memory that does not grow with the document. Strict RFC 8259: UTF-8
+ * checked, no comments, no trailing commas, no lone surrogates, numbers by the grammar; nesting
+ * counted, not recursed.
  *
- * Used for safetensors headers (whose reference refuses depth 128), manifests, digests and info. Duplicate members are the
- * caller's to judge: the reader shows them all. */
+ * Used for safetensors headers (whose reference refuses depth 128), manifests, digests and info.
+ * Duplicate members are the caller's to judge: the reader shows them all. */
 #pragma once
 #include <glib.h>
 
@@ -26,18 +27,22 @@ typedef enum {
 
 typedef struct BlJsonReader BlJsonReader;
 
-/* max_depth: arrays and objects that may be open at once. max_string: bytes a string may have, decoded. `what` begins every message
+/* max_depth: arrays and objects that may be open at once. max_string: bytes a string may have,
+ * decoded. `what` begins every message
  * ("manifest of checkpoint \"x\""); copied. */
-BlJsonReader *bl_json_reader_new(BlJsonInput input, gpointer user, guint max_depth, gsize max_string, const char *what);
+BlJsonReader *bl_json_reader_new(BlJsonInput input, gpointer user, guint max_depth,
+                                 gsize max_string, const char *what);
 /* Over bytes that the caller keeps. */
-BlJsonReader *bl_json_reader_new_from_memory(const void *data, gsize size, guint max_depth, gsize max_string, const char *what);
+BlJsonReader *bl_json_reader_new_from_memory(const void *data, gsize size, guint max_depth,
+                                             gsize max_string, const char *what);
 void bl_json_reader_free(BlJsonReader *reader);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlJsonReader, bl_json_reader_free)
 
-/* The next token. CORRUPT, with the byte's offset and what is wrong, where the text breaks a rule; the input's error as it is. After an
- * error the reader gives nothing more. */
+/* The next token. CORRUPT, with the byte's offset and what is wrong, where the text breaks a rule;
+ * the input's error as it is. After an error the reader gives nothing more. */
 gboolean bl_json_reader_next(BlJsonReader *reader, BlJsonToken *token, GError **error);
-/* Of the last KEY, STRING or NUMBER: UTF-8 with escapes decoded, perhaps with NULs in it, always a NUL behind it. Valid until the next call. */
+/* Of the last KEY, STRING or NUMBER: UTF-8 with escapes decoded, perhaps with NULs in it, always a
+ * NUL behind it. Valid until the next call. */
 const char *bl_json_reader_text(const BlJsonReader *reader, gsize *size);
 /* Objects and arrays open now. */
 guint bl_json_reader_depth(const BlJsonReader *reader);
@@ -47,7 +52,11 @@ guint64 bl_json_reader_offset(const BlJsonReader *reader);
 /* Passes over the value whose first token was just read (nothing to do for a scalar). */
 gboolean bl_json_reader_skip(BlJsonReader *reader, BlJsonToken first, GError **error);
 /* Reads the next token and fails with CORRUPT, naming `member`, unless it is of that kind. */
-gboolean bl_json_reader_expect(BlJsonReader *reader, BlJsonToken token, const char *member, GError **error);
-/* The next value as a string without NUL (a copy), or as an unsigned integer in decimal digits; CORRUPT, naming `member`, else. */
-gboolean bl_json_reader_read_string(BlJsonReader *reader, const char *member, char **value, GError **error);
-gboolean bl_json_reader_read_uint64(BlJsonReader *reader, const char *member, guint64 *value, GError **error);
+gboolean bl_json_reader_expect(BlJsonReader *reader, BlJsonToken token, const char *member,
+                               GError **error);
+/* The next value as a string without NUL (a copy), or as an unsigned integer in decimal digits;
+ * CORRUPT, naming `member`, else. */
+gboolean bl_json_reader_read_string(BlJsonReader *reader, const char *member, char **value,
+                                    GError **error);
+gboolean bl_json_reader_read_uint64(BlJsonReader *reader, const char *member, guint64 *value,
+                                    GError **error);

@@ -8,8 +8,8 @@ typedef enum {
   BL_CHECKPOINT_FAILED,    /* manifest says FAILED and nobody works on it */
   BL_CHECKPOINT_IMPORTING, /* FAILED under a live claim */
   BL_CHECKPOINT_DELETING,
-  BL_CHECKPOINT_CORRUPT,   /* the manifest cannot be read */
-  BL_CHECKPOINT_LEFTOVER,  /* objects, or an index entry, without a manifest */
+  BL_CHECKPOINT_CORRUPT,  /* the manifest cannot be read */
+  BL_CHECKPOINT_LEFTOVER, /* objects, or an index entry, without a manifest */
 } BlCheckpointStatus;
 const char *bl_checkpoint_status_name(BlCheckpointStatus status); /* "READY", … */
 
@@ -21,17 +21,24 @@ typedef struct {
 } BlCheckpoint;
 void bl_checkpoint_free(BlCheckpoint *checkpoint);
 
-/* Every checkpoint, sorted by id; of BlCheckpoint. model_id: only that model's, NULL: all. Loads run in parallel. */
+/* Every checkpoint, sorted by id; of BlCheckpoint. model_id: only that model's, NULL: all. Loads
+ * run in parallel. */
 GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GError **error);
 
-/* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF defaults to "main"), or a commit's or revision's,
- * or without @REF the model's only READY checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the newest. Caller frees. */
+/* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF
+ * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY
+ * checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the newest.
+ * Caller frees. */
 char *bl_catalog_resolve(BlStore *store, const char *name, GError **error);
 
 /* Refs: an explicit object each. checkpoint_id NULL where absent. */
-gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref, const char *checkpoint_id, GError **error);
+gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
+                    const char *checkpoint_id, GError **error);
 char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError **error);
 /* Removes every ref of the model that points to the checkpoint. */
-gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id, guint *n, GError **error);
-/* Names of the refs of the model that point to the checkpoint, sorted. NULL-terminated, caller frees with g_strfreev. */
-char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id, GError **error);
+gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
+                           guint *n, GError **error);
+/* Names of the refs of the model that point to the checkpoint, sorted. NULL-terminated, caller
+ * frees with g_strfreev. */
+char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id,
+                    GError **error);

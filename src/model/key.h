@@ -13,18 +13,20 @@
 
 /* INVALID unless 1 to 255 characters, the first [A-Za-z0-9], the rest [A-Za-z0-9._-]. */
 gboolean bl_checkpoint_id_check(const char *id, GError **error);
-/* INVALID unless not empty, UTF-8, without control characters, at most 1024 bytes. Revisions alike. */
+/* INVALID unless not empty, UTF-8, without control characters, at most 1024 bytes. Revisions alike.
+ */
 gboolean bl_model_id_check(const char *model_id, GError **error);
 
-/* "org/name" from a "models--org--name" part of the real path, else the last part of it. Caller frees. */
+/* "org/name" from a "models--org--name" part of the real path, else the last part of it. Caller
+ * frees. */
 char *bl_model_id_default(const char *real_path);
-/* The model id with "/" as "__", cleaned so that it is a legal id; commit (may be NULL) adds "-" and its first 12 digits. Caller frees;
- * NULL and INVALID where nothing legal is left. */
+/* The model id with "/" as "__", cleaned so that it is a legal id; commit (may be NULL) adds "-"
+ * and its first 12 digits. Caller frees; NULL and INVALID where nothing legal is left. */
 char *bl_checkpoint_id_default(const char *model_id, const char *commit, GError **error);
 
 /* Each writes into a buffer of BL_KEY_MAX and returns it. */
 typedef char BlKeyBuffer[BL_KEY_MAX];
-char *bl_key_prefix(BlKeyBuffer key, const char *id);      /* weight/models/<id>/ */
+char *bl_key_prefix(BlKeyBuffer key, const char *id); /* weight/models/<id>/ */
 char *bl_key_manifest(BlKeyBuffer key, const char *id);
 char *bl_key_info(BlKeyBuffer key, const char *id);
 char *bl_key_digests(BlKeyBuffer key, const char *id);
@@ -36,5 +38,6 @@ char *bl_key_ref(BlKeyBuffer key, const char *model_id, const char *ref);
 char *bl_key_refs_of_model(BlKeyBuffer key, const char *model_id); /* ends in "/" */
 char *bl_key_index_model(BlKeyBuffer key, const char *model_id);
 
-/* Splits "weight/models/<id>/<rest>"; FALSE where the key is no such one. id holds 256 bytes; *rest points into key. */
+/* Splits "weight/models/<id>/<rest>"; FALSE where the key is no such one. id holds 256 bytes; *rest
+ * points into key. */
 gboolean bl_key_split(const char *key, char id[256], const char **rest);

@@ -3,29 +3,38 @@
 #include "base/job.h"
 #include "model/manifest.h"
 
-typedef enum { BL_LINK_AUTO, BL_LINK_REFLINK, BL_LINK_HARDLINK, BL_LINK_SYMLINK, BL_LINK_COPY } BlLinkMode;
+typedef enum {
+  BL_LINK_AUTO,
+  BL_LINK_REFLINK,
+  BL_LINK_HARDLINK,
+  BL_LINK_SYMLINK,
+  BL_LINK_COPY
+} BlLinkMode;
 
 typedef struct {
   BlLinkMode link;
-  gboolean force;         /* replace files that differ */
-  gboolean verify;        /* hash also what was linked */
+  gboolean force;            /* replace files that differ */
+  gboolean verify;           /* hash also what was linked */
   char **include, **exclude; /* globs, NULL: all */
 } BlPullOptions;
 
 typedef struct {
-  guint64 n_files, n_bytes;          /* of the files asked for */
-  guint64 n_files_kept;              /* were there and right */
+  guint64 n_files, n_bytes; /* of the files asked for */
+  guint64 n_files_kept;     /* were there and right */
   guint64 n_files_written, n_bytes_written;
-  BlLinkMode link;                   /* how the files were made; COPY or REFLINK where AUTO was asked */
+  BlLinkMode link; /* how the files were made; COPY or REFLINK where AUTO was asked */
 } BlPullResult;
 
-/* output: the target folder, made if need be. Refuses with EXISTS before the first write when files there differ (named). */
-gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output, const BlPullOptions *options, BlJob *job,
-                 BlPullResult *result, GError **error);
+/* output: the target folder, made if need be. Refuses with EXISTS before the first write when files
+ * there differ (named). */
+gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output,
+                 const BlPullOptions *options, BlJob *job, BlPullResult *result, GError **error);
 /* One file to one path. */
-gboolean bl_pull_file(BlStore *store, const char *checkpoint_id, const char *path, const char *output,
-                      const BlPullOptions *options, BlJob *job, BlPullResult *result, GError **error);
-/* Checked bytes [first, last] (last G_MAXUINT64: to the end) of one file to fd. A whole file is checked by SHA-256, a range by
- * the digests of the blocks it touches (by hashing the whole file first where it has none); nothing that is wrong is written. */
-gboolean bl_cat(BlStore *store, const char *checkpoint_id, const char *path, guint64 first, guint64 last, int fd,
-                BlJob *job, GError **error);
+gboolean bl_pull_file(BlStore *store, const char *checkpoint_id, const char *path,
+                      const char *output, const BlPullOptions *options, BlJob *job,
+                      BlPullResult *result, GError **error);
+/* Checked bytes [first, last] (last G_MAXUINT64: to the end) of one file to fd. A whole file is
+ * checked by SHA-256, a range by the digests of the blocks it touches (by hashing the whole file
+ * first where it has none); nothing that is wrong is written. */
+gboolean bl_cat(BlStore *store, const char *checkpoint_id, const char *path, guint64 first,
+                guint64 last, int fd, BlJob *job, GError **error);

@@ -1,4 +1,5 @@
-/* Delete: everything of a checkpoint, the manifest last, so that a killed delete is found and finished. */
+/* Delete: everything of a checkpoint, the manifest last, so that a killed delete is found and
+ * finished. */
 #pragma once
 #include "base/job.h"
 #include "store/store.h"
@@ -10,5 +11,7 @@ typedef struct {
 } BlRemoveResult;
 void bl_remove_result_clear(BlRemoveResult *result);
 
-/* Works on READY, FAILED and, where the store can list, on unreadable manifests. NOT_FOUND where there is nothing; BUSY under a live claim. */
-gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job, BlRemoveResult *result, GError **error);
+/* Works on READY, FAILED and, where the store can list, on unreadable manifests. NOT_FOUND where
+ * there is nothing; BUSY under a live claim. */
+gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job,
+                   BlRemoveResult *result, GError **error);

@@ -1,6 +1,7 @@
 /* A model file's header, read through any byte source: the table of its tensors.
  *
- * Rows are packed; names may be empty or hold NUL and are never C strings or paths. Formats: safetensors.h, gguf.h. */
+ * Rows are packed; names may be empty or hold NUL and are never C strings or paths. Formats:
+ * safetensors.h, gguf.h. */
 #pragma once
 #include <glib.h>
 
@@ -18,7 +19,11 @@ typedef struct BlTensorTable BlTensorTable;
 void bl_tensor_table_free(BlTensorTable *table);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlTensorTable, bl_tensor_table_free)
 
-typedef enum { BL_MODEL_FORMAT_NONE, BL_MODEL_FORMAT_SAFETENSORS, BL_MODEL_FORMAT_GGUF } BlModelFormat;
+typedef enum {
+  BL_MODEL_FORMAT_NONE,
+  BL_MODEL_FORMAT_SAFETENSORS,
+  BL_MODEL_FORMAT_GGUF
+} BlModelFormat;
 /* By the file's name: ".safetensors" and ".gguf", letter case ignored. */
 BlModelFormat bl_model_format_from_path(const char *path);
 

@@ -4,42 +4,44 @@
 #include "model/digests.h"
 
 typedef enum {
-  BL_FINDING_MISSING,     /* a chunk's object is not there */
-  BL_FINDING_SIZE,        /* a chunk's object has another length */
-  BL_FINDING_BLOCK,       /* a block's CRC32C differs */
-  BL_FINDING_SHA256,      /* the file's SHA-256 differs (without digests no block can be named) */
-  BL_FINDING_DIGESTS,     /* the bytes match the manifest, the digests object does not */
-  BL_FINDING_UNREADABLE,  /* the store failed to read */
-  BL_FINDING_FORMAT,      /* --deep: a header or the index breaks its rules */
-  BL_FINDING_WARNING,     /* --deep: worth knowing, not wrong */
+  BL_FINDING_MISSING,    /* a chunk's object is not there */
+  BL_FINDING_SIZE,       /* a chunk's object has another length */
+  BL_FINDING_BLOCK,      /* a block's CRC32C differs */
+  BL_FINDING_SHA256,     /* the file's SHA-256 differs (without digests no block can be named) */
+  BL_FINDING_DIGESTS,    /* the bytes match the manifest, the digests object does not */
+  BL_FINDING_UNREADABLE, /* the store failed to read */
+  BL_FINDING_FORMAT,     /* --deep: a header or the index breaks its rules */
+  BL_FINDING_WARNING,    /* --deep: worth knowing, not wrong */
 } BlFindingKind;
 
 typedef struct {
   BlFindingKind kind;
-  char *path;             /* NULL where it is about the whole checkpoint */
-  guint64 offset, size;   /* the bytes meant, of the file */
-  guint64 block;          /* for BLOCK */
-  char *text;             /* one line: what, which, what was found, what next */
+  char *path;           /* NULL where it is about the whole checkpoint */
+  guint64 offset, size; /* the bytes meant, of the file */
+  guint64 block;        /* for BLOCK */
+  char *text;           /* one line: what, which, what was found, what next */
 } BlFinding;
 void bl_finding_free(BlFinding *finding);
 
 typedef struct {
-  guint64 n_files, n_bytes;   /* checked */
+  guint64 n_files, n_bytes; /* checked */
   guint64 n_files_bad;
-  GPtrArray *findings;        /* of BlFinding, by path and offset; at most 10,000, n_findings counts all */
+  GPtrArray *findings; /* of BlFinding, by path and offset; at most 10,000, n_findings counts all */
   guint64 n_findings;
-  gboolean digests_written;   /* they were absent and everything was right */
+  gboolean digests_written; /* they were absent and everything was right */
 } BlVerifyResult;
 void bl_verify_result_free(BlVerifyResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlVerifyResult, bl_verify_result_free)
 
 typedef struct {
-  gboolean deep;          /* also headers and the shard index */
+  gboolean deep;             /* also headers and the shard index */
   char **include, **exclude; /* globs, NULL: all */
 } BlVerifyOptions;
 
-/* NULL only where the check itself could not be done (no such checkpoint, not READY, cancelled). Bad data is a
- * result with findings of other kinds than WARNING. Digests that were absent are written when all is right and the store can be written. */
-BlVerifyResult *bl_verify(BlStore *store, const char *checkpoint_id, const BlVerifyOptions *options, BlJob *job, GError **error);
+/* NULL only where the check itself could not be done (no such checkpoint, not READY, cancelled).
+ * Bad data is a result with findings of other kinds than WARNING. Digests that were absent are
+ * written when all is right and the store can be written. */
+BlVerifyResult *bl_verify(BlStore *store, const char *checkpoint_id, const BlVerifyOptions *options,
+                          BlJob *job, GError **error);
 /* TRUE where a finding is more than a warning. */
 gboolean bl_verify_result_is_bad(const BlVerifyResult *result);

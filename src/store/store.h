@@ -4,16 +4,18 @@
  * may wrap another. Everything above this header works on any store; what one store can and another
  * cannot is a capability bit, and calling what a store lacks is UNSUPPORTED.
  *
- * Keys are "/"-separated, ASCII, each part 1 to 255 characters of [A-Za-z0-9._-], no part "." or "..", at most
- * 1024 characters; bl_key_check refuses others (INVALID) before any store is asked.
+ * Keys are "/"-separated, ASCII, each part 1 to 255 characters of [A-Za-z0-9._-], no part "." or
+ * "..", at most 1024 characters; bl_key_check refuses others (INVALID) before any store is asked.
  *
  * Promises of every store:
  *  - A put is atomic: readers see the whole object or none, from any process.
  *  - put without BL_PUT_REPLACE never changes an existing object: it fails with EXISTS.
- *  - A missing object is NOT_FOUND; a store that cannot be reached is UNAVAILABLE (or TIMED_OUT). Never mixed up.
+ *  - A missing object is NOT_FOUND; a store that cannot be reached is UNAVAILABLE (or TIMED_OUT).
+ * Never mixed up.
  *  - Removing a missing object is success.
- *  - A put with BL_PUT_DURABLE is on stable storage when it returns. Others are durable after the next bl_store_sync.
- *    After a failed sync nothing put since the last good one may be trusted: the caller abandons it; sync is never retried.
+ *  - A put with BL_PUT_DURABLE is on stable storage when it returns. Others are durable after the
+ * next bl_store_sync. After a failed sync nothing put since the last good one may be trusted: the
+ * caller abandons it; sync is never retried.
  *  - An instance is used by many threads at once. A writer belongs to one thread.
  */
 #pragma once
@@ -24,7 +26,7 @@ typedef struct BlStoreWriter BlStoreWriter;
 typedef struct BlStoreHold BlStoreHold;
 
 typedef enum {
-  BL_STORE_CAN_LIST = 1 << 0,    /* list */
+  BL_STORE_CAN_LIST = 1 << 0,    /* list, list_folders */
   BL_STORE_CAN_OPEN_FD = 1 << 1, /* open_fd */
   BL_STORE_CAN_MOVE = 1 << 2,    /* move */
   BL_STORE_CAN_HOLD = 1 << 3,    /* put_held, is_held */
@@ -33,7 +35,8 @@ typedef enum {
   BL_STORE_IS_SHARED = 1 << 5,
   /* What arrives must be checked against its digest on every read. */
   BL_STORE_IS_REMOTE = 1 << 6,
-  /* Nothing can be put or removed here (a read-only mount, an unknown read-only-compatible feature). */
+  /* Nothing can be put or removed here (a read-only mount, an unknown read-only-compatible
+     feature). */
   BL_STORE_IS_READ_ONLY = 1 << 7,
 } BlStoreCaps;
 
@@ -45,7 +48,8 @@ typedef enum {
 typedef enum { BL_HOLD_FREE, BL_HOLD_HELD, BL_HOLD_UNKNOWN } BlHoldState;
 
 /* Memory that the store itself hands out, so that it can be aligned, shared or registered memory.
- * Bulk transfers use it; any other memory works too, at the price of a copy where the store needs its own. */
+ * Bulk transfers use it; any other memory works too, at the price of a copy where the store needs
+ * its own. */
 typedef struct {
   guint8 *data;
   gsize size;
@@ -71,6 +75,9 @@ typedef struct {
 /* Called with each key; ends the listing and fails it when it returns FALSE with error set. */
 typedef gboolean (*BlKeyFunc)(const char *key, guint64 size, gpointer user, GError **error);
 
+/* Called with each distinct part, without the "/". */
+typedef gboolean (*BlFolderFunc)(const char *part, gpointer user, GError **error);
+
 typedef struct {
   const char *scheme; /* of the URL, "file", "memory", … */
   void (*free)(BlStore *store);
@@ -78,22 +85,26 @@ typedef struct {
   gboolean (*buffer_new)(BlStore *store, gsize size, BlStoreBuffer *buffer, GError **error);
   void (*buffer_free)(BlStore *store, BlStoreBuffer *buffer);
   gboolean (*size)(BlStore *store, const char *key, guint64 *size, GError **error);
-  gboolean (*get)(BlStore *store, const char *key, guint64 offset, void *data, gsize size, gsize *got,
-                  GError **error);
+  gboolean (*get)(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
+                  gsize *got, GError **error);
   /* Optional: NULL means get, one after the other. Sets each item's error. */
   void (*get_many)(BlStore *store, BlGetItem *items, gsize n);
   gboolean (*put)(BlStore *store, const char *key, const void *data, gsize size, BlPutFlags flags,
                   GError **error);
   void (*put_many)(BlStore *store, BlPutItem *items, gsize n, BlPutFlags flags); /* as get_many */
-  BlStoreWriter *(*writer_open)(BlStore *store, const char *key, guint64 size_hint, BlPutFlags flags,
-                                GError **error);
+  BlStoreWriter *(*writer_open)(BlStore *store, const char *key, guint64 size_hint,
+                                BlPutFlags flags, GError **error);
   gboolean (*sync)(BlStore *store, GError **error);
   gboolean (*remove)(BlStore *store, const char *key, GError **error);
-  gboolean (*list)(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user, GError **error);
+  gboolean (*list)(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user,
+                   GError **error);
+  gboolean (*list_folders)(BlStore *store, const char *prefix, BlFolderFunc func, gpointer user,
+                           GError **error);
   int (*open_fd)(BlStore *store, const char *key, GError **error);
   gboolean (*move)(BlStore *store, const char *key, const char *new_key, GError **error);
   gboolean (*clone_fd)(BlStore *store, const char *key, int fd, guint64 size, GError **error);
-  BlStoreHold *(*put_held)(BlStore *store, const char *key, const void *data, gsize size, GError **error);
+  BlStoreHold *(*put_held)(BlStore *store, const char *key, const void *data, gsize size,
+                           GError **error);
   gboolean (*hold_check)(BlStoreHold *hold, GError **error);
   void (*hold_free)(BlStoreHold *hold);
   gboolean (*is_held)(BlStore *store, const char *key, BlHoldState *state, GError **error);
@@ -112,7 +123,8 @@ struct BlStore {
 typedef struct {
   gboolean (*write)(BlStoreWriter *writer, const void *data, gsize size, GError **error);
   gboolean (*commit)(BlStoreWriter *writer, GError **error);
-  void (*free)(BlStoreWriter *writer); /* uncommitted: nothing becomes visible, what was written is removed */
+  void (*free)(BlStoreWriter
+                   *writer); /* uncommitted: nothing becomes visible, what was written is removed */
 } BlStoreWriterOps;
 
 struct BlStoreWriter {
@@ -123,9 +135,9 @@ struct BlStoreHold {
   BlStore *store;
 };
 
-/* Opens the store that the URL names: "file:///path" (or a path that begins with "/", "./", "../" or "~/"), "memory:" (tests).
- * create: make it where it does not exist yet; without it a store that is not there is opened as an empty read-only one.
- * INVALID for a URL of no known kind. */
+/* Opens the store that the URL names: "file:///path" (or a path that begins with "/", "./", "../"
+ * or "~/"), "memory:" (tests). create: make it where it does not exist yet; without it a store that
+ * is not there is opened as an empty read-only one. INVALID for a URL of no known kind. */
 BlStore *bl_store_open(const char *url, gboolean create, GError **error);
 void bl_store_free(BlStore *store);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlStore, bl_store_free)
@@ -141,52 +153,67 @@ void bl_store_buffer_free(BlStore *store, BlStoreBuffer *buffer);
 /* The object's length in bytes. */
 gboolean bl_store_size(BlStore *store, const char *key, guint64 *size, GError **error);
 /* Up to size bytes from offset on; *got is fewer only at the object's end (0 at or past it). */
-gboolean bl_store_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size, gsize *got,
-                      GError **error);
-/* The whole object, at most max_bytes (a larger one is CORRUPT); a NUL stands behind it that *size does not count. Caller frees
- * with g_free. For control objects. */
+gboolean bl_store_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
+                      gsize *got, GError **error);
+/* The whole object, at most max_bytes (a larger one is CORRUPT); a NUL stands behind it that *size
+ * does not count. Caller frees with g_free. For control objects. */
 gboolean bl_store_load(BlStore *store, const char *key, gsize max_bytes, char **data, gsize *size,
                        GError **error);
 /* Every item is tried; each has its own error. */
 void bl_store_get_many(BlStore *store, BlGetItem *items, gsize n);
 void bl_store_put_many(BlStore *store, BlPutItem *items, gsize n, BlPutFlags flags);
-gboolean bl_store_put(BlStore *store, const char *key, const void *data, gsize size, BlPutFlags flags,
-                      GError **error);
+gboolean bl_store_put(BlStore *store, const char *key, const void *data, gsize size,
+                      BlPutFlags flags, GError **error);
 
-/* Streams one object in order. size_hint: its exact length where known (room is reserved), else G_MAXUINT64. Nothing is visible before
- * commit, which fails with EXISTS as put does (at open already, where the store sees it). After a failed write
- * or commit the writer can only be freed. */
-BlStoreWriter *bl_store_writer_open(BlStore *store, const char *key, guint64 size_hint, BlPutFlags flags,
-                                    GError **error);
+/* Streams one object in order. size_hint: its exact length where known (room is reserved), else
+ * G_MAXUINT64. Nothing is visible before commit, which fails with EXISTS as put does (at open
+ * already, where the store sees it). After a failed write or commit the writer can only be freed.
+ */
+BlStoreWriter *bl_store_writer_open(BlStore *store, const char *key, guint64 size_hint,
+                                    BlPutFlags flags, GError **error);
 gboolean bl_store_writer_write(BlStoreWriter *writer, const void *data, gsize size, GError **error);
 gboolean bl_store_writer_commit(BlStoreWriter *writer, GError **error);
 void bl_store_writer_free(BlStoreWriter *writer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlStoreWriter, bl_store_writer_free)
 
-/* Makes all that this instance put since it was opened, or since the last sync, durable, folder entries included. */
+/* Makes all that this instance put, moved or removed since it was opened, or since the last sync,
+ * durable, folder entries included. */
 gboolean bl_store_sync(BlStore *store, GError **error);
 gboolean bl_store_remove(BlStore *store, const char *key, GError **error);
-/* Every key that begins with prefix, in no order; keys that come or go meanwhile may or may not be seen. The prefix ends in "/" or
- * is empty. */
-gboolean bl_store_list(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user, GError **error);
-/* A read-only descriptor of the object's bytes, which stays valid when the object is removed. Caller closes. -1 on error. */
+/* Every key that begins with prefix, in no order; keys that come or go meanwhile may or may not be
+ * seen. The prefix ends in "/" or is empty. */
+gboolean bl_store_list(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user,
+                       GError **error);
+/* Every distinct next part of the keys below prefix that has more parts behind it ("weight/models/"
+ * gives checkpoint ids), in no order. */
+gboolean bl_store_list_folders(BlStore *store, const char *prefix, BlFolderFunc func, gpointer user,
+                               GError **error);
+/* A read-only descriptor of the object's bytes, which stays valid when the object is removed.
+ * Caller closes. -1 on error. */
 int bl_store_open_fd(BlStore *store, const char *key, GError **error);
-/* Renames the object; EXISTS where new_key is there, NOT_FOUND where key is not. One of several movers wins. */
+/* Renames the object; EXISTS where new_key is there, NOT_FOUND where key is not. One of several
+ * movers wins. */
 gboolean bl_store_move(BlStore *store, const char *key, const char *new_key, GError **error);
-/* An object with the first `size` bytes of fd, shared with it by the file system or copied within the kernel: what the object then holds was
- * not read by us and must be hashed from the object. UNSUPPORTED where that is not possible or would be no faster than writing. */
+/* An object with the first `size` bytes of fd, shared with it by the file system or copied within
+ * the kernel: what the object then holds was not read by us and must be hashed from the object.
+ * UNSUPPORTED where that is not possible or would be no faster than writing. */
 gboolean bl_store_clone_fd(BlStore *store, const char *key, int fd, guint64 size, GError **error);
 
 /* A put-once object (EXISTS where it is there) that is held from the instant it is visible until
- * bl_store_hold_free, or until the process is gone, however it ends. Freeing the hold does not remove the object. */
-BlStoreHold *bl_store_put_held(BlStore *store, const char *key, const void *data, gsize size, GError **error);
-/* FALSE with BUSY when the object under the key is no longer the one that was put (it was taken over). */
+ * bl_store_hold_free, or until the process is gone, however it ends. Freeing the hold does not
+ * remove the object. */
+BlStoreHold *bl_store_put_held(BlStore *store, const char *key, const void *data, gsize size,
+                               GError **error);
+/* FALSE with BUSY when the object under the key is no longer the one that was put (it was taken
+ * over). */
 gboolean bl_store_hold_check(BlStoreHold *hold, GError **error);
 void bl_store_hold_free(BlStoreHold *hold);
-/* Whether a living process holds the object. UNKNOWN where locks prove nothing here (the store tests itself). */
+/* Whether a living process holds the object. UNKNOWN where locks prove nothing here (the store
+ * tests itself). */
 gboolean bl_store_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);
 
 /* Bytes that a put by this user can still use. */
 gboolean bl_store_free_space(BlStore *store, guint64 *bytes, GError **error);
-/* Removes what unfinished puts left below the prefix (callers own the prefix: they hold its claim). n_removed may be NULL. */
+/* Removes what unfinished puts left below the prefix (callers own the prefix: they hold its claim).
+ * n_removed may be NULL. */
 gboolean bl_store_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
