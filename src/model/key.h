@@ -2,7 +2,7 @@
  *
  * The layout is Mooncake's file-level weight cache (schema 2), docs/formats/model-cache.md. */
 #pragma once
-#include <glib.h>
+#include "base/digest.h"
 
 #define BL_KEY_MODELS "weight/models/"
 #define BL_KEY_REFS "weight/refs/"
@@ -34,6 +34,8 @@ char *bl_key_state(BlKeyBuffer key, const char *id);
 char *bl_key_claim(BlKeyBuffer key, const char *id);
 char *bl_key_file(BlKeyBuffer key, const char *id, const char *path);
 char *bl_key_chunk(BlKeyBuffer key, const char *id, const char *path, guint32 chunk);
+/* As bl_key_chunk, from the file's key. */
+char *bl_key_chunk_of_file(BlKeyBuffer key, const char *file_key, guint32 chunk);
 char *bl_key_ref(BlKeyBuffer key, const char *model_id, const char *ref);
 char *bl_key_refs_of_model(BlKeyBuffer key, const char *model_id); /* ends in "/" */
 char *bl_key_index_model(BlKeyBuffer key, const char *model_id);
