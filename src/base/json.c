@@ -33,6 +33,25 @@ char *bl_json_dump_compact(const json_t *json) {
   return text;
 }
 
+void bl_json_append_string(GString *out, const char *text) {
+  static const char short_escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+  g_string_append_c(out, '"');
+  for (const char *p = text; *p != '\0';) {
+    const char *run = p;
+    while ((guint8)*p >= 0x20 && *p != '"' && *p != '\\') p++;
+    g_string_append_len(out, run, p - run);
+    if (*p == '\0') break;
+    const char *escape = short_escapes;
+    while (*escape != '\0' && *escape != *p) escape += 2;
+    if (*escape != '\0')
+      g_string_append_printf(out, "\\%c", escape[1]);
+    else
+      g_string_append_printf(out, "\\u%04x", (guint8)*p);
+    p++;
+  }
+  g_string_append_c(out, '"');
+}
+
 static json_t *get_member(const json_t *object, const char *member, GError **error) {
   if (!json_is_object(object)) {
     bl_error_set(error, BL_ERROR_CORRUPT, "no object where one with \"%s\" must be", member);

@@ -14,6 +14,10 @@ json_t *bl_json_parse(const char *data, gsize size, const char *what, GError **e
  */
 char *bl_json_dump_compact(const json_t *json);
 
+/* Appends text (UTF-8) as a JSON string, quotes included, escaped as bl_json_dump_compact does: for
+ * documents written piece by piece. */
+void bl_json_append_string(GString *out, const char *text);
+
 /* Borrowed; an absent member or one of another type is CORRUPT, naming the member. */
 const char *bl_json_get_string(const json_t *object, const char *member, GError **error);
 gboolean bl_json_get_uint64(const json_t *object, const char *member, guint64 *value,
