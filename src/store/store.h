@@ -41,8 +41,9 @@ typedef enum {
 } BlStoreCaps;
 
 typedef enum {
-  BL_PUT_REPLACE = 1 << 0, /* an existing object is replaced, atomically */
-  BL_PUT_DURABLE = 1 << 1, /* on stable storage, folder entry included, when the put returns */
+  BL_PUT_REPLACE = 1 << 0,  /* an existing object is replaced, atomically */
+  BL_PUT_DURABLE = 1 << 1,  /* on stable storage, folder entry included, when the put returns */
+  BL_PUT_VOLATILE = 1 << 2, /* need not survive a crash (heartbeats): no sync is owed to it */
 } BlPutFlags;
 
 typedef enum { BL_HOLD_FREE, BL_HOLD_HELD, BL_HOLD_UNKNOWN } BlHoldState;

@@ -1,0 +1,69 @@
+/* What the parts of the local store share. Only store/dir*.c include it. */
+#pragma once
+#include "store/dir_name.h"
+#include "store/dir_publish.h"
+#include "store/store.h"
+
+/* A put meets a folder that a concurrent delete just removed, or a temporary that a new owner
+ * swept: it starts again, this often at most. */
+#define BL_DIR_MAX_TRIES 8
+#define BL_DIR_FILE "store.json"
+#define BL_DIR_TEMPORARY ".tmp-"
+
+typedef struct {
+  BlStore base;
+  char *path;
+  int root_fd;           /* -1: there is no store yet, and create was not asked */
+  gboolean shared_group; /* objects and folders are the group's, too, whatever the umask */
+  char token[33];        /* begins the names of this instance's temporaries */
+  gint n_temporaries;
+  gint publish_way; /* BlPublishWay */
+  gint locks_work;  /* -1 not tried, else boolean */
+  GMutex lock;
+  GArray *pending_fds; /* int: objects to fsync */
+  GHashTable *pending_folders;
+  gboolean pending_all; /* more than fsync should do: syncfs */
+  gboolean sync_failed;
+} BlDirStore;
+
+static inline BlDirStore *bl_dir(BlStore *store) {
+  return (BlDirStore *)store;
+}
+
+/* Sets the error that an errno means for a key, and returns FALSE. */
+gboolean bl_dir_set_error(GError **error, int errnum, const BlDirStore *store, const char *doing,
+                          const char *key);
+/* NOT_FOUND where there is no store, DENIED where it is read-only. */
+gboolean bl_dir_check_writable(const BlDirStore *store, GError **error);
+/* Records what the next sync must make durable: a folder's entries; an object, whose descriptor it
+ * takes over or leaves. */
+void bl_dir_mark_folder(BlDirStore *store, const char *folder);
+void bl_dir_mark_object(BlDirStore *store, const char *folder, int *fd);
+/* fsyncs a folder and those above it up to the root: any of them may be new. */
+gboolean bl_dir_sync_folder(BlDirStore *store, const char *folder, GError **error);
+
+/* dir_write.c */
+gboolean bl_dir_put(BlStore *store, const char *key, const void *data, gsize size, BlPutFlags flags,
+                    GError **error);
+BlStoreWriter *bl_dir_writer_open(BlStore *store, const char *key, guint64 size_hint,
+                                  BlPutFlags flags, GError **error);
+gboolean bl_dir_clone_fd(BlStore *store, const char *key, int fd, guint64 size, GError **error);
+gboolean bl_dir_remove(BlStore *store, const char *key, GError **error);
+gboolean bl_dir_move(BlStore *store, const char *key, const char *new_key, GError **error);
+BlStoreHold *bl_dir_put_held(BlStore *store, const char *key, const void *data, gsize size,
+                             GError **error);
+gboolean bl_dir_hold_check(BlStoreHold *hold, GError **error);
+void bl_dir_hold_free(BlStoreHold *hold);
+
+/* dir_read.c */
+gboolean bl_dir_size(BlStore *store, const char *key, guint64 *size, GError **error);
+gboolean bl_dir_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
+                    gsize *got, GError **error);
+int bl_dir_open_fd(BlStore *store, const char *key, GError **error);
+gboolean bl_dir_list(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user,
+                     GError **error);
+gboolean bl_dir_list_folders(BlStore *store, const char *prefix, BlFolderFunc func, gpointer user,
+                             GError **error);
+gboolean bl_dir_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);
+/* Removes the temporaries in the folder that the prefix names. */
+gboolean bl_dir_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
