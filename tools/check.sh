@@ -97,7 +97,7 @@ EOF
   printf '%-10s %5d passed, %d failed%s  %4d s\n' "$1" "$passed" "$failed" \
     "$([ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped")" $(($(date +%s) - started))
   if [ "$failed" -ne 0 ]; then
-    tail -n 60 "$log" | sed 's/^/    /'
+    tail -n 40 "$log" | sed 's/^/    /'
     printf '    (all of it: %s)\n' "$log"
   elif [ "$skipped" -ne 0 ]; then
     grep '^SKIPPED' "$log" | sed 's/^/    /'
