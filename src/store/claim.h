@@ -29,3 +29,7 @@ typedef enum { BL_CLAIM_NONE, BL_CLAIM_LIVE, BL_CLAIM_DEAD, BL_CLAIM_UNKNOWN } B
  * be NULL): "import by host h, pid n, since …", caller frees. */
 gboolean bl_claim_peek(BlStore *store, const char *prefix, BlClaimState *state, char **owner,
                        char **operation, GError **error);
+
+/* For tests: the heartbeat's interval, the time within which an owner must renew, the time a
+ * heartbeat is watched, in milliseconds (5,000, 20,000, 30,000). Before any claim. */
+void bl_claim_set_times(gint beat_every, gint renew_within, gint watch);
