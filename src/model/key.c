@@ -47,7 +47,7 @@ gboolean bl_model_id_check(const char *model_id, GError **error) {
                         shown, size, MAX_MODEL_ID);
   if (!g_utf8_validate(model_id, -1, NULL))
     return bl_error_set(error, BL_ERROR_INVALID, "model id or revision \"%s\" is not UTF-8", shown);
-  for (const char *p = model_id; *p; p = g_utf8_next_char(p))
+  for (const char *p = model_id; *p; p += g_utf8_skip[(guint8)*p])
     if (g_unichar_iscntrl(g_utf8_get_char(p)))
       return bl_error_set(error, BL_ERROR_INVALID,
                           "model id or revision \"%s\" contains a control character", shown);
@@ -155,11 +155,15 @@ char *bl_key_claim(BlKeyBuffer key, const char *id) {
   return key_of(key, id, "claim");
 }
 
+char *bl_key_file_of_hex(BlKeyBuffer key, const char *id, const char *hex) {
+  g_snprintf(key, BL_KEY_MAX, BL_KEY_MODELS "%s/files/%s", id, hex);
+  return key;
+}
+
 char *bl_key_file(BlKeyBuffer key, const char *id, const char *path) {
   char hex[BL_SHA256_HEX_SIZE + 1];
   hex_of_text(path, hex);
-  g_snprintf(key, BL_KEY_MAX, BL_KEY_MODELS "%s/files/%s", id, hex);
-  return key;
+  return bl_key_file_of_hex(key, id, hex);
 }
 
 char *bl_key_chunk_of_file(BlKeyBuffer key, const char *file_key, guint32 chunk) {

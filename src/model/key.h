@@ -34,12 +34,17 @@ char *bl_key_state(BlKeyBuffer key, const char *id);
 char *bl_key_claim(BlKeyBuffer key, const char *id);
 char *bl_key_file(BlKeyBuffer key, const char *id, const char *path);
 char *bl_key_chunk(BlKeyBuffer key, const char *id, const char *path, guint32 chunk);
-/* As bl_key_chunk, from the file's key. */
+/* As bl_key_file, from the path's SHA-256 in hex; as bl_key_chunk, from the file's key. */
+char *bl_key_file_of_hex(BlKeyBuffer key, const char *id, const char *hex);
 char *bl_key_chunk_of_file(BlKeyBuffer key, const char *file_key, guint32 chunk);
 char *bl_key_ref(BlKeyBuffer key, const char *model_id, const char *ref);
 char *bl_key_refs_of_model(BlKeyBuffer key, const char *model_id); /* ends in "/" */
 char *bl_key_index_model(BlKeyBuffer key, const char *model_id);
 
 /* Splits "weight/models/<id>/<rest>"; FALSE where the key is no such one. id holds 256 bytes; *rest
- * points into key. */
+ * points into key and may be empty. */
 gboolean bl_key_split(const char *key, char id[256], const char **rest);
+/* Takes apart a chunk's key of the checkpoint: the path's SHA-256 in hex, and the chunk's number.
+ * FALSE where the key is none. */
+gboolean bl_key_is_chunk(const char *key, const char *id, char hex[BL_SHA256_HEX_SIZE + 1],
+                         guint32 *chunk);

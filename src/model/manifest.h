@@ -5,8 +5,13 @@
 #include "base/digest.h"
 #include "store/store.h"
 
+/* What is written; readers take 1, too. */
+#define BL_MANIFEST_SCHEMA 2u
 /* Files a checkpoint may have. */
 #define BL_MANIFEST_MAX_FILES 100000u
+/* All paths together, so that memory stays bounded whatever a manifest says: 100,000 of 335 bytes.
+ */
+#define BL_MANIFEST_MAX_PATH_BYTES (32u * 1024 * 1024)
 
 typedef struct {
   const char *path;   /* UTF-8, owned by the manifest */
@@ -61,10 +66,11 @@ BlManifest *bl_manifest_load(BlStore *store, const char *checkpoint_id, BlManife
 /* As load, but a FAILED one is an error that says what it is (CORRUPT, or BUSY while a live claim
  * imports or deletes it). */
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error);
-/* Replaces the object durably. */
+/* Replaces the object durably, as schema 2. The manifest is finished, and a READY one has every
+ * file's SHA-256. */
 gboolean bl_manifest_save(BlStore *store, BlManifest *manifest, GError **error);
 /* The key of chunk i < n_chunks (of a whole object, i = 0). */
 const char *bl_manifest_chunk_key(const BlManifest *manifest, const BlManifestFile *file, guint32 i,
                                   char key[512]);
-/* Bytes of chunk i. */
+/* Bytes of chunk i, where the layout is known (one chunk, or chunk_size not 0). */
 guint64 bl_manifest_chunk_size(const BlManifestFile *file, guint32 i);
