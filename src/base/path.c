@@ -173,3 +173,14 @@ gboolean bl_path_matches(const char *path, const char *pattern) {
   g_autofree char *below = g_strconcat(pattern, "*", NULL);
   return glob_matches(path, below);
 }
+
+static gboolean matches_any(const char *path, char **patterns) {
+  for (; *patterns != NULL; patterns++)
+    if (bl_path_matches(path, *patterns)) return TRUE;
+  return FALSE;
+}
+
+gboolean bl_path_is_selected(const char *path, char **include, char **exclude) {
+  if (include != NULL && include[0] != NULL && !matches_any(path, include)) return FALSE;
+  return exclude == NULL || !matches_any(path, exclude);
+}

@@ -15,3 +15,6 @@ char *bl_path_display(const char *path);
 /* fnmatch with "*" that crosses "/" (as git's and the Hub client's globs do); a pattern that ends
  * in "/" stands for everything below it. */
 gboolean bl_path_matches(const char *path, const char *pattern);
+
+/* Whether a path is asked for: any of include matches (NULL or empty: all do) and none of exclude. */
+gboolean bl_path_is_selected(const char *path, char **include, char **exclude);

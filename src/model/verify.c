@@ -1,0 +1,400 @@
+/* Verify. Each file is one item of work, the largest first, so that the cores end together. A file
+ * is streamed once and hashed; that is all where it is right. Only where its stream breaks is it
+ * looked at again, chunk by chunk and then block by block around the bad chunks, so that everything
+ * that is wrong with it is named and not just the first thing.
+ *
+ * Threads: manifest and stored digests are read-only. Result and new digests are under the lock. */
+#include "model/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/path.h"
+#include "model/chunk.h"
+#include "model/reader.h"
+#include "model/transfer.h"
+
+/* Findings kept: enough to see the pattern, and memory stays bounded where all is lost. */
+#define N_FINDINGS_MAX 10000
+
+typedef struct {
+  BlStore *store;
+  const BlManifest *manifest;
+  const BlDigests *stored; /* what the store has */
+  BlReader *reader;        /* without digests: it gives what is there */
+  BlTransferPool *pool;
+  BlJob *job;
+  const guint32 *order; /* files to check, largest first */
+  GMutex lock;          /* protects the rest */
+  BlDigests *computed;
+  BlVerifyResult *result;
+  guint8 *is_bad; /* per file */
+} Check;
+
+/* One file under check. */
+typedef struct {
+  Check *check;
+  guint64 index;
+  const BlManifestFile *file;
+  const guint32 *crcs; /* stored, or NULL */
+  guint worker;
+} FileCheck;
+
+void bl_finding_free(BlFinding *finding) {
+  if (finding == NULL) return;
+  g_free(finding->path);
+  g_free(finding->text);
+  g_free(finding);
+}
+
+static void free_finding(gpointer data) {
+  bl_finding_free(data);
+}
+
+void bl_verify_result_free(BlVerifyResult *result) {
+  if (result == NULL) return;
+  g_ptr_array_unref(result->findings);
+  g_free(result);
+}
+
+gboolean bl_verify_result_is_bad(const BlVerifyResult *result) {
+  return result->is_bad;
+}
+
+/* Records what is wrong with bytes [offset, offset + size) of the file. */
+static void add_finding(const FileCheck *fc, BlFindingKind kind, guint64 offset, guint64 size,
+                        const char *format, ...) G_GNUC_PRINTF(5, 6);
+static void add_finding(const FileCheck *fc, BlFindingKind kind, guint64 offset, guint64 size,
+                        const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *what = g_strdup_vprintf(format, args);
+  va_end(args);
+  g_autofree char *shown = bl_path_display(fc->file->path);
+
+  BlFinding *finding = g_new0(BlFinding, 1);
+  finding->kind = kind;
+  finding->path = g_strdup(fc->file->path);
+  finding->offset = offset;
+  finding->size = size;
+  finding->block = kind == BL_FINDING_BLOCK ? offset / BL_BLOCK_SIZE : 0;
+  finding->text = g_strdup_printf("\"%s\": %s", shown, what);
+
+  Check *check = fc->check;
+  g_mutex_lock(&check->lock);
+  check->is_bad[fc->index] = TRUE;
+  check->result->is_bad = TRUE;
+  check->result->n_findings++;
+  gboolean keep = check->result->findings->len < N_FINDINGS_MAX;
+  if (keep) g_ptr_array_add(check->result->findings, finding);
+  g_mutex_unlock(&check->lock);
+  if (!keep) bl_finding_free(finding);
+}
+
+/* The reader's message without the names that every finding begins with. */
+static const char *cause_text(const FileCheck *fc, const GError *cause) {
+  g_autofree char *shown = bl_path_display(fc->file->path);
+  g_autofree char *prefix =
+      g_strdup_printf("checkpoint \"%s\": \"%s\": ", fc->check->manifest->checkpoint_id, shown);
+  const char *text = cause->message;
+  return g_str_has_prefix(text, prefix) ? text + strlen(prefix) : text;
+}
+
+/* Failures that say nothing about the data: the check itself cannot go on. */
+static gboolean ends_check(const GError *error) {
+  switch (bl_error_code(error)) {
+    case BL_ERROR_UNAVAILABLE:
+    case BL_ERROR_TIMED_OUT:
+    case BL_ERROR_CANCELLED:
+    case BL_ERROR_INTERNAL:
+      return TRUE;
+    default:
+      return FALSE;
+  }
+}
+
+static gssize read_stream(gpointer user, void *data, gsize size, GError **error) {
+  return bl_reader_stream_read(user, data, size, error);
+}
+
+/* kind is BLOCK, or DIGESTS where SHA-256 says that the bytes are right. */
+static void add_bad_block(const FileCheck *fc, BlFindingKind kind, guint64 block, guint32 found) {
+  guint64 offset = block * BL_BLOCK_SIZE;
+  guint64 size = MIN(BL_BLOCK_SIZE, fc->file->size - offset);
+  add_finding(fc, kind, offset, size,
+              "block %" G_GUINT64_FORMAT " (bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
+              ") %s: CRC32C is %08x, digests say %08x (import the checkpoint again)",
+              block, offset, offset + size - 1,
+              kind == BL_FINDING_BLOCK ? "is damaged" : "is right by SHA-256, its digest is wrong",
+              found, fc->crcs[block]);
+}
+
+/* TRUE where all blocks have the stored CRCs. */
+static gboolean compare_blocks(const FileCheck *fc, const guint32 *found, BlFindingKind kind) {
+  gboolean equal = TRUE;
+  guint64 n = bl_digests_n_blocks(fc->file->size);
+  for (guint64 i = 0; i < n; i++) {
+    if (found[i] == fc->crcs[i]) continue;
+    add_bad_block(fc, kind, i, found[i]);
+    equal = FALSE;
+  }
+  return equal;
+}
+
+/* Judges a file whose every byte was read. */
+static void judge_whole(const FileCheck *fc, BlHasher *hasher) {
+  guint8 sha256[BL_SHA256_SIZE];
+  gsize n_blocks;
+  bl_hasher_finish(hasher, sha256);
+  const guint32 *found = bl_hasher_crcs(hasher, &n_blocks);
+  Check *check = fc->check;
+
+  if (memcmp(sha256, fc->file->sha256, sizeof sha256) == 0) {
+    if (fc->crcs != NULL) {
+      compare_blocks(fc, found, BL_FINDING_DIGESTS);
+    } else if (n_blocks > 0) {
+      g_mutex_lock(&check->lock);
+      bl_digests_set(check->computed, fc->index, found, n_blocks);
+      g_mutex_unlock(&check->lock);
+    }
+    return;
+  }
+  if (fc->crcs != NULL && !compare_blocks(fc, found, BL_FINDING_BLOCK)) return;
+  char is[BL_SHA256_HEX_SIZE + 1], wanted[BL_SHA256_HEX_SIZE + 1];
+  bl_hex_encode(sha256, sizeof sha256, is);
+  bl_hex_encode(fc->file->sha256, sizeof sha256, wanted);
+  add_finding(fc, BL_FINDING_SHA256, 0, fc->file->size,
+              "SHA-256 is %s, must be %s (import the checkpoint again)", is, wanted);
+}
+
+typedef struct {
+  guint64 start, end;
+} Range;
+
+/* Names the chunks that are missing or have a wrong length, and gives the ranges of the file that
+ * have no bytes because of them. */
+static gboolean check_chunks(const FileCheck *fc, GArray *lost, GError **error) {
+  const BlManifestFile *file = fc->file;
+  gboolean is_known = file->n_chunks <= 1 || file->chunk_size > 0;
+  for (guint32 i = 0; i < file->n_chunks; i++) {
+    if (!bl_job_check(fc->check->job, error)) return FALSE;
+    guint64 start = is_known && i > 0 ? i * file->chunk_size : 0;
+    guint64 wanted = is_known ? bl_manifest_chunk_size(file, i) : 0;
+    BlKeyBuffer key;
+    BlChunk chunk;
+    g_autoptr(GError) cause = NULL;
+    if (bl_chunk_open(&chunk, fc->check->store,
+                      bl_manifest_chunk_key(fc->check->manifest, file, i, key), &cause)) {
+      bl_chunk_close(&chunk);
+      if (!is_known || chunk.size == wanted) continue;
+      add_finding(fc, BL_FINDING_SIZE, start, wanted,
+                  "chunk %u has %" G_GUINT64_FORMAT " bytes, must have %" G_GUINT64_FORMAT
+                  " (import the checkpoint again)",
+                  i, chunk.size, wanted);
+      Range range = {start + MIN(chunk.size, wanted), start + wanted};
+      if (range.start < range.end) g_array_append_val(lost, range);
+      continue;
+    }
+    if (ends_check(cause)) {
+      g_propagate_error(error, g_steal_pointer(&cause));
+      return FALSE;
+    }
+    gboolean missing = bl_error_code(cause) == BL_ERROR_NOT_FOUND;
+    add_finding(fc, missing ? BL_FINDING_MISSING : BL_FINDING_UNREADABLE, start, wanted,
+                "chunk %u %s (import the checkpoint again)", i,
+                missing ? "is missing from the store" : cause->message);
+    Range range = {start, start + wanted};
+    g_array_append_val(lost, range);
+  }
+  return TRUE;
+}
+
+static gboolean is_lost(const GArray *lost, guint64 start, guint64 end) {
+  for (guint i = 0; i < lost->len; i++) {
+    const Range *range = &g_array_index(lost, Range, i);
+    if (range->start < end && start < range->end) return TRUE;
+  }
+  return FALSE;
+}
+
+/* Checks each block by itself, but for those that no bytes are there for. */
+static gboolean check_blocks(const FileCheck *fc, const GArray *lost, GError **error) {
+  guint64 n = bl_digests_n_blocks(fc->file->size);
+  g_autofree guint8 *data = g_malloc(BL_BLOCK_SIZE);
+  for (guint64 i = 0; i < n; i++) {
+    guint64 offset = i * BL_BLOCK_SIZE;
+    gsize size = (gsize)MIN(BL_BLOCK_SIZE, fc->file->size - offset);
+    if (!bl_job_check(fc->check->job, error)) return FALSE;
+    if (is_lost(lost, offset, offset + size)) continue;
+    g_autoptr(GError) cause = NULL;
+    if (!bl_reader_read(fc->check->reader, fc->index, offset, data, size, &cause)) {
+      if (ends_check(cause)) {
+        g_propagate_error(error, g_steal_pointer(&cause));
+        return FALSE;
+      }
+      add_finding(fc, BL_FINDING_UNREADABLE, offset, size,
+                  "block %" G_GUINT64_FORMAT " cannot be read: %s", i, cause_text(fc, cause));
+      continue;
+    }
+    guint32 crc = bl_crc32c(data, size);
+    if (crc != fc->crcs[i]) add_bad_block(fc, BL_FINDING_BLOCK, i, crc);
+  }
+  return TRUE;
+}
+
+/* A file whose stream broke with this cause: names all that is wrong with it. */
+static gboolean diagnose(const FileCheck *fc, GError *cause, GError **error) {
+  g_autoptr(GError) broke = cause;
+  if (ends_check(broke)) {
+    g_propagate_error(error, g_steal_pointer(&broke));
+    return FALSE;
+  }
+  g_autoptr(GArray) lost = g_array_new(FALSE, FALSE, sizeof(Range));
+  if (!check_chunks(fc, lost, error)) return FALSE;
+  gboolean is_known = fc->file->n_chunks <= 1 || fc->file->chunk_size > 0;
+  if (is_known && fc->crcs != NULL && !check_blocks(fc, lost, error)) return FALSE;
+
+  g_mutex_lock(&fc->check->lock);
+  gboolean is_named = fc->check->is_bad[fc->index];
+  g_mutex_unlock(&fc->check->lock);
+  if (!is_named)
+    add_finding(fc,
+                bl_error_code(broke) == BL_ERROR_CORRUPT ? BL_FINDING_SIZE : BL_FINDING_UNREADABLE,
+                0, fc->file->size, "cannot be read whole: %s", cause_text(fc, broke));
+  return TRUE;
+}
+
+static gboolean check_file(guint64 i, guint worker, gpointer user, GError **error) {
+  Check *check = user;
+  guint64 index = check->order[i];
+  FileCheck fc = {
+      .check = check,
+      .index = index,
+      .file = &check->manifest->files[index],
+      .crcs = bl_digests_get(check->stored, index),
+      .worker = worker,
+  };
+  BlHasher *hasher = bl_transfer_pool_hasher(check->pool, worker);
+  g_autoptr(BlReaderStream) stream = bl_reader_stream_new(check->reader, index);
+  BlTransferPlan plan = {
+      .read = read_stream, .read_user = stream, .size = fc.file->size, .hasher = hasher};
+  GError *cause = NULL;
+  if (bl_transfer_run(bl_transfer_pool_get(check->pool, worker), &plan, check->job, NULL, &cause))
+    judge_whole(&fc, hasher);
+  else if (!diagnose(&fc, cause, error))
+    return FALSE;
+  bl_job_add_files(check->job, 1);
+  return TRUE;
+}
+
+static int compare_findings(gconstpointer a, gconstpointer b) {
+  const BlFinding *x = *(BlFinding *const *)a, *y = *(BlFinding *const *)b;
+  int order = g_strcmp0(x->path, y->path);
+  if (order != 0) return order;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (int)x->kind - (int)y->kind;
+}
+
+static int compare_sizes(gconstpointer a, gconstpointer b, gpointer user) {
+  const BlManifestFile *files = user;
+  guint64 x = files[*(const guint32 *)a].size, y = files[*(const guint32 *)b].size;
+  return x > y ? -1 : x < y;
+}
+
+/* The stored digests; an unreadable object is a finding, and the check goes on without them. */
+static BlDigests *load_digests(Check *check, GError **error) {
+  g_autoptr(GError) cause = NULL;
+  BlDigests *digests = bl_digests_load(check->store, check->manifest, &cause);
+  if (digests != NULL) return digests;
+  if (ends_check(cause)) {
+    g_propagate_error(error, g_steal_pointer(&cause));
+    return NULL;
+  }
+  BlFinding *finding = g_new0(BlFinding, 1);
+  finding->kind = BL_FINDING_DIGESTS;
+  finding->text = g_strdup_printf(
+      "the block digests cannot be used: %s (import the checkpoint again)", cause->message);
+  g_ptr_array_add(check->result->findings, finding);
+  check->result->n_findings++;
+  check->result->is_bad = TRUE;
+  return bl_digests_new(check->manifest);
+}
+
+/* Adds the stored digests to the computed ones and writes them, where the whole checkpoint is right
+ * and some were absent. A store that cannot be written is no fault of the data. */
+static void write_digests(Check *check, guint64 n_checked) {
+  const BlManifest *manifest = check->manifest;
+  gboolean any_absent = FALSE;
+  if (check->result->is_bad || n_checked != manifest->n_files ||
+      bl_store_can(check->store, BL_STORE_IS_READ_ONLY))
+    return;
+  for (guint64 i = 0; i < manifest->n_files; i++) {
+    guint64 n = bl_digests_n_blocks(manifest->files[i].size);
+    const guint32 *crcs = bl_digests_get(check->stored, i);
+    if (crcs != NULL)
+      bl_digests_set(check->computed, i, crcs, n);
+    else if (n > 0)
+      any_absent = TRUE;
+  }
+  if (!any_absent) return;
+  g_autoptr(GError) error = NULL;
+  check->result->digests_written = bl_digests_save(check->store, manifest, check->computed, &error);
+  if (error != NULL && bl_error_code(error) != BL_ERROR_DENIED)
+    bl_job_note(check->job, BL_NOTE_WARNING, "the block digests could not be written: %s",
+                error->message);
+}
+
+/* Picks the files to check, largest first. Caller frees. */
+static guint32 *make_order(const BlManifest *manifest, const BlVerifyOptions *options, guint64 *n,
+                           guint64 *n_bytes) {
+  guint32 *order = g_new(guint32, MAX(manifest->n_files, 1));
+  *n = *n_bytes = 0;
+  for (guint64 i = 0; i < manifest->n_files; i++) {
+    if (!bl_path_is_selected(manifest->files[i].path, options->include, options->exclude)) continue;
+    order[(*n)++] = (guint32)i;
+    *n_bytes += manifest->files[i].size;
+  }
+  g_qsort_with_data(order, (gint)*n, sizeof *order, compare_sizes, manifest->files);
+  return order;
+}
+
+static gboolean run_check(Check *check, const BlVerifyOptions *options, GError **error) {
+  guint64 n, n_bytes;
+  g_autofree guint32 *order = make_order(check->manifest, options, &n, &n_bytes);
+  g_autoptr(BlDigests) stored = load_digests(check, error);
+  if (stored == NULL) return FALSE;
+  g_autoptr(BlDigests) computed = bl_digests_new(check->manifest);
+  g_autoptr(BlReader) reader = bl_reader_new(check->store, check->manifest, NULL);
+  g_autoptr(BlTransferPool) pool = bl_transfer_pool_new(check->store, bl_job_n_threads(check->job));
+  g_autofree guint8 *is_bad = g_new0(guint8, MAX(check->manifest->n_files, 1));
+  check->order = order;
+  check->stored = stored;
+  check->computed = computed;
+  check->reader = reader;
+  check->pool = pool;
+  check->is_bad = is_bad;
+
+  bl_job_set_phase(check->job, "verifying");
+  bl_job_set_total(check->job, n_bytes, n);
+  if (!bl_job_run(check->job, n, check_file, check, error)) return FALSE;
+  check->result->n_files = n;
+  check->result->n_bytes = n_bytes;
+  write_digests(check, n);
+  for (guint64 i = 0; i < check->manifest->n_files; i++) check->result->n_files_bad += is_bad[i];
+  g_ptr_array_sort(check->result->findings, compare_findings);
+  return TRUE;
+}
+
+BlVerifyResult *bl_verify(BlStore *store, const char *checkpoint_id, const BlVerifyOptions *options,
+                          BlJob *job, GError **error) {
+  g_autoptr(BlManifest) manifest = bl_manifest_load_ready(store, checkpoint_id, error);
+  if (manifest == NULL) return NULL;
+  g_autoptr(BlVerifyResult) result = g_new0(BlVerifyResult, 1);
+  result->findings = g_ptr_array_new_with_free_func(free_finding);
+  Check check = {.store = store, .manifest = manifest, .job = job, .result = result};
+  g_mutex_init(&check.lock);
+  gboolean ok = run_check(&check, options, error);
+  g_mutex_clear(&check.lock);
+  return ok ? g_steal_pointer(&result) : NULL;
+}
