@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/path.h"
 
 /* Large enough that a read costs little against parsing it, small enough to stay in the cache. */
 #define WINDOW_SIZE (64 * 1024)
@@ -485,4 +486,29 @@ gboolean bl_json_reader_read_uint64(BlJsonReader *reader, const char *member, gu
   }
   *value = sum;
   return TRUE;
+}
+
+int bl_json_reader_next_member(BlJsonReader *reader, const char *const *names, int n_names,
+                               guint *seen, char **unknown, GError **error) {
+  BlJsonToken token;
+  while (bl_json_reader_next(reader, &token, error)) {
+    if (token == BL_JSON_OBJECT_END) return n_names;
+    int i = 0;
+    while (i < n_names && (strlen(names[i]) != reader->text_size ||
+                           memcmp(names[i], reader->text, reader->text_size) != 0))
+      i++;
+    if (i < n_names && (*seen & 1u << i) != 0) {
+      bl_error_set(error, BL_ERROR_CORRUPT, "%s: member \"%s\" is there twice", reader->what,
+                   names[i]);
+      return -1;
+    }
+    if (i < n_names) {
+      *seen |= 1u << i;
+      return i;
+    }
+    if (unknown != NULL && *unknown == NULL) *unknown = bl_path_display(reader->text);
+    if (!bl_json_reader_next(reader, &token, error) || !bl_json_reader_skip(reader, token, error))
+      break;
+  }
+  return -1;
 }

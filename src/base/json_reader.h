@@ -60,3 +60,11 @@ gboolean bl_json_reader_read_string(BlJsonReader *reader, const char *member, ch
                                     GError **error);
 gboolean bl_json_reader_read_uint64(BlJsonReader *reader, const char *member, guint64 *value,
                                     GError **error);
+
+/* Walks an open object whose members are known by name: the next member's index in names, or
+ * n_names at the object's end; -1 on error. Its value is the next thing to read. seen collects the
+ * bits of the members met (n_names is at most 32); one that comes twice is CORRUPT. Unknown members
+ * are passed over; the first one's name, as it may be shown, goes to *unknown (caller frees) where
+ * unknown is not NULL and *unknown still is. */
+int bl_json_reader_next_member(BlJsonReader *reader, const char *const *names, int n_names,
+                               guint *seen, char **unknown, GError **error);

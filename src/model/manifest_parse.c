@@ -107,31 +107,11 @@ static gboolean fail_file(const Parse *parse, const char *path, GError **error, 
   return fail(parse, error, "file \"%s\": %s", shown, text);
 }
 
-/* The index of the open object's next member, n_names at its end, -1 on error. Unknown members are
- * passed over and the first is kept: whether it is a fault is known when the schema is. */
+/* An unknown member is passed over and its name kept: whether it is a fault is known when the
+ * schema is. */
 static int next_member(Parse *parse, const char *const *names, int n_names, guint *seen,
                        GError **error) {
-  BlJsonToken token;
-  while (bl_json_reader_next(parse->reader, &token, error)) {
-    if (token == BL_JSON_OBJECT_END) return n_names;
-    gsize size;
-    const char *name = bl_json_reader_text(parse->reader, &size);
-    int i = 0;
-    while (i < n_names && (strlen(names[i]) != size || memcmp(names[i], name, size) != 0)) i++;
-    if (i < n_names && (*seen & 1u << i) != 0) {
-      fail(parse, error, "member \"%s\" is there twice", names[i]);
-      return -1;
-    }
-    if (i < n_names) {
-      *seen |= 1u << i;
-      return i;
-    }
-    if (parse->unknown == NULL) parse->unknown = bl_path_display(name);
-    if (!bl_json_reader_next(parse->reader, &token, error) ||
-        !bl_json_reader_skip(parse->reader, token, error))
-      break;
-  }
-  return -1;
+  return bl_json_reader_next_member(parse->reader, names, n_names, seen, &parse->unknown, error);
 }
 
 static gboolean read_size(Parse *parse, const char *member, guint64 *value, GError **error) {
