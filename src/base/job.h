@@ -29,6 +29,8 @@ void bl_job_clear(BlJob *job);
 gboolean bl_job_check(BlJob *job, GError **error);
 void bl_job_set_phase(BlJob *job, const char *phase);
 void bl_job_set_total(BlJob *job, guint64 bytes, guint64 files);
+/* More bytes to do than was thought (a second pass). */
+void bl_job_add_total(BlJob *job, guint64 bytes);
 /* Both may be called with a NULL job. */
 void bl_job_add_bytes(BlJob *job, guint64 bytes);
 void bl_job_add_files(BlJob *job, guint64 files);
