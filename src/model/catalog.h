@@ -2,6 +2,7 @@
 #pragma once
 #include "base/job.h"
 #include "model/manifest.h"
+#include "model/ref.h"
 
 typedef enum {
   BL_CHECKPOINT_READY,
@@ -30,15 +31,3 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
  * checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the newest.
  * Caller frees. */
 char *bl_catalog_resolve(BlStore *store, const char *name, GError **error);
-
-/* Refs: an explicit object each. checkpoint_id NULL where absent. */
-gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
-                    const char *checkpoint_id, GError **error);
-char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError **error);
-/* Removes every ref of the model that points to the checkpoint. */
-gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
-                           guint *n, GError **error);
-/* Names of the refs of the model that point to the checkpoint, sorted. NULL-terminated, caller
- * frees with g_strfreev. */
-char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id,
-                    GError **error);

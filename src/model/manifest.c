@@ -239,37 +239,38 @@ BlManifest *bl_manifest_load(BlStore *store, const char *checkpoint_id, BlManife
   return NULL;
 }
 
-/* Says why a FAILED checkpoint is not to be read. */
-static void set_not_ready(BlStore *store, const BlManifest *manifest, GError **error) {
+/* BUSY where somebody works, or may work, on the checkpoint. */
+static gboolean check_unclaimed(BlStore *store, const char *id, GError **error) {
   BlKeyBuffer prefix;
   BlClaimState state;
-  g_autofree char *owner = NULL, *operation = NULL;
-  const char *id = manifest->checkpoint_id;
-  if (!bl_claim_peek(store, bl_key_prefix(prefix, id), &state, &owner, &operation, error)) return;
-  if (state == BL_CLAIM_LIVE) {
-    bl_error_set(error, BL_ERROR_BUSY,
-                 "checkpoint \"%s\" is not ready: %s is under way (try again when it is done)", id,
-                 owner);
-    return;
-  }
-  if (state == BL_CLAIM_UNKNOWN) {
-    bl_error_set(error, BL_ERROR_BUSY,
-                 "checkpoint \"%s\" is not ready: %s may be under way; from here nothing tells "
-                 "whether it lives (import "
-                 "it again: that takes a dead owner's place)",
-                 id, owner);
-    return;
-  }
-  g_autofree char *reason =
-      bl_path_display(manifest->error != NULL ? manifest->error : "no reason given");
-  bl_error_set(error, BL_ERROR_CORRUPT,
-               "checkpoint \"%s\" is not ready: %s (import it again, or delete it)", id, reason);
+  g_autofree char *owner = NULL;
+  if (!bl_claim_peek(store, bl_key_prefix(prefix, id), &state, &owner, NULL, error)) return FALSE;
+  if (state == BL_CLAIM_LIVE)
+    return bl_error_set(
+        error, BL_ERROR_BUSY,
+        "checkpoint \"%s\" is not ready: %s is under way (try again when it is done)", id, owner);
+  if (state == BL_CLAIM_UNKNOWN)
+    return bl_error_set(error, BL_ERROR_BUSY,
+                        "checkpoint \"%s\" is not ready: %s may be under way; whether it lives "
+                        "cannot be told from here "
+                        "(import it again: that takes a dead owner's place)",
+                        id, owner);
+  return TRUE;
 }
 
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error) {
+  g_autoptr(BlManifest) first = bl_manifest_load(store, checkpoint_id, 0, error);
+  if (first == NULL) return NULL;
+  if (first->is_ready) return g_steal_pointer(&first);
+  if (!check_unclaimed(store, checkpoint_id, error)) return NULL;
+  /* An import may have ended between the two looks. */
   g_autoptr(BlManifest) manifest = bl_manifest_load(store, checkpoint_id, 0, error);
   if (manifest == NULL) return NULL;
   if (manifest->is_ready) return g_steal_pointer(&manifest);
-  set_not_ready(store, manifest, error);
+  g_autofree char *reason =
+      bl_path_display(manifest->error != NULL ? manifest->error : "no reason given");
+  bl_error_set(error, BL_ERROR_CORRUPT,
+               "checkpoint \"%s\" is not ready: %s (import it again, or delete it)", checkpoint_id,
+               reason);
   return NULL;
 }

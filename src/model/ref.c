@@ -1,0 +1,153 @@
+#include "model/ref.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/path.h"
+#include "model/key.h"
+
+#define SCHEMA 1
+/* Two ids and a name, escaped. */
+#define MAX_OBJECT (64u * 1024)
+
+gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
+                    const char *checkpoint_id, GError **error) {
+  if (!bl_model_id_check(model_id, error) || !bl_model_id_check(ref, error) ||
+      !bl_checkpoint_id_check(checkpoint_id, error))
+    return FALSE;
+  g_autoptr(json_t) json = json_pack(
+      "{s:s, s:s, s:s, s:i, s:I}", "checkpoint_id", checkpoint_id, "model_id", model_id, "ref", ref,
+      "schema_version", SCHEMA, "updated_at", (json_int_t)(g_get_real_time() / G_USEC_PER_SEC));
+  g_autofree char *text = bl_json_dump_compact(json);
+  BlKeyBuffer key;
+  if (bl_store_put(store, bl_key_ref(key, model_id, ref), text, strlen(text),
+                   BL_PUT_REPLACE | BL_PUT_DURABLE, error))
+    return TRUE;
+  g_prefix_error(error, "model \"%s\": setting ref \"%s\": ", model_id, ref);
+  return FALSE;
+}
+
+static json_t *parse_ref(const char *data, gsize size, const char *what, GError **error) {
+  g_autoptr(json_t) json = bl_json_parse(data, size, what, error);
+  if (json == NULL) return NULL;
+  guint64 schema;
+  if (!bl_json_get_uint64(json, "schema_version", &schema, error)) {
+    g_prefix_error(error, "%s: ", what);
+    return NULL;
+  }
+  if (schema != SCHEMA) {
+    bl_error_set(error, schema > SCHEMA ? BL_ERROR_UNSUPPORTED : BL_ERROR_CORRUPT,
+                 "%s: schema %" G_GUINT64_FORMAT "; this version of ballast reads %d", what, schema,
+                 SCHEMA);
+    return NULL;
+  }
+  const char *members[] = {"checkpoint_id", "model_id", "ref"};
+  for (gsize i = 0; i < G_N_ELEMENTS(members); i++) {
+    if (bl_json_get_string(json, members[i], error) != NULL) continue;
+    g_prefix_error(error, "%s: ", what);
+    return NULL;
+  }
+  return g_steal_pointer(&json);
+}
+
+/* The ref object under the key, all its strings there; NULL without an error where there is none.
+ */
+static json_t *load_ref(BlStore *store, const char *key, const char *what, GError **error) {
+  g_autofree char *data = NULL;
+  g_autoptr(GError) fault = NULL;
+  gsize size;
+  if (bl_store_load(store, key, MAX_OBJECT, &data, &size, &fault))
+    return parse_ref(data, size, what, error);
+  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+    g_propagate_prefixed_error(error, g_steal_pointer(&fault), "%s: ", what);
+  return NULL;
+}
+
+char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError **error) {
+  BlKeyBuffer key;
+  g_autofree char *shown_model = bl_path_display(model_id), *shown_ref = bl_path_display(ref);
+  g_autofree char *what = g_strdup_printf("ref \"%s\" of model \"%s\"", shown_ref, shown_model);
+  g_autoptr(json_t) json = load_ref(store, bl_key_ref(key, model_id, ref), what, error);
+  if (json == NULL) return NULL;
+  const char *id = bl_json_find_string(json, "checkpoint_id", "");
+  if (strcmp(bl_json_find_string(json, "model_id", ""), model_id) == 0 &&
+      strcmp(bl_json_find_string(json, "ref", ""), ref) == 0 && bl_checkpoint_id_check(id, NULL))
+    return g_strdup(id);
+  bl_error_set(error, BL_ERROR_CORRUPT,
+               "%s: its object is of another ref, or names no checkpoint (set it again)", what);
+  return NULL;
+}
+
+static gboolean add_key(const char *key, guint64 size, gpointer user, GError **error) {
+  (void)size;
+  (void)error;
+  g_ptr_array_add(user, g_strdup(key));
+  return TRUE;
+}
+
+/* Calls func with the name and key of each ref of the model that points to the checkpoint. */
+typedef gboolean (*RefFunc)(BlStore *store, const char *name, const char *key, gpointer user,
+                            GError **error);
+
+static gboolean for_each_ref_to(BlStore *store, const char *model_id, const char *checkpoint_id,
+                                RefFunc func, gpointer user, GError **error) {
+  BlKeyBuffer prefix;
+  g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+  if (!bl_store_list(store, bl_key_refs_of_model(prefix, model_id), add_key, keys, error))
+    return FALSE;
+  for (guint i = 0; i < keys->len; i++) {
+    const char *key = g_ptr_array_index(keys, i);
+    g_autoptr(GError) fault = NULL;
+    g_autoptr(json_t) json = load_ref(store, key, "ref", &fault);
+    if (fault != NULL && bl_error_code(fault) != BL_ERROR_CORRUPT) {
+      g_propagate_error(error, g_steal_pointer(&fault));
+      return FALSE;
+    }
+    if (json == NULL || strcmp(bl_json_find_string(json, "checkpoint_id", ""), checkpoint_id) != 0)
+      continue;
+    if (!func(store, bl_json_find_string(json, "ref", ""), key, user, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean remove_ref(BlStore *store, const char *name, const char *key, gpointer user,
+                           GError **error) {
+  guint *n = user;
+  if (!bl_store_remove(store, key, error)) {
+    g_prefix_error(error, "removing ref \"%s\": ", name);
+    return FALSE;
+  }
+  ++*n;
+  return TRUE;
+}
+
+gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
+                           guint *n, GError **error) {
+  guint count = 0;
+  gboolean done = for_each_ref_to(store, model_id, checkpoint_id, remove_ref, &count, error);
+  if (n != NULL) *n = count;
+  return done;
+}
+
+static gboolean add_name(BlStore *store, const char *name, const char *key, gpointer user,
+                         GError **error) {
+  (void)store;
+  (void)key;
+  (void)error;
+  g_ptr_array_add(user, g_strdup(name));
+  return TRUE;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id,
+                    GError **error) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+  if (!for_each_ref_to(store, model_id, checkpoint_id, add_name, names, error)) return NULL;
+  g_ptr_array_sort(names, compare_names);
+  g_ptr_array_add(names, NULL);
+  return (char **)g_ptr_array_steal(names, NULL);
+}
