@@ -278,6 +278,10 @@ const char *bl_claim_token(const BlClaim *claim) {
   return claim->owner->token;
 }
 
+gboolean bl_claim_owns(const BlClaim *claim, const char *key) {
+  return strcmp(key, claim->key) == 0 || strcmp(key, claim->beat_key) == 0;
+}
+
 gboolean bl_claim_check(BlClaim *claim, GError **error) {
   g_mutex_lock(&claim->lock);
   gboolean is_lost = claim->is_lost;

@@ -18,6 +18,9 @@ typedef struct BlClaim BlClaim;
 BlClaim *bl_claim_acquire(BlStore *store, const char *prefix, const char *operation, gint wait_ms,
                           BlJob *job, GError **error);
 const char *bl_claim_token(const BlClaim *claim);
+/* Whether the object under the key is part of this claim: itself or its heartbeat. Others below the
+ * prefix that begin with "claim" are a dead owner's. */
+gboolean bl_claim_owns(const BlClaim *claim, const char *key);
 /* BUSY once the claim is no longer ours, or could not be renewed for 20 s. Cheap; called between
  * steps and right before publishing. */
 gboolean bl_claim_check(BlClaim *claim, GError **error);

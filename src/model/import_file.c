@@ -1,0 +1,313 @@
+/* A file is read once where nothing of it is in the store: hashed and written side by side, or
+ * shared by the file system and then hashed from the object. Where chunks may be there from an
+ * earlier attempt, they are first compared with the source while it is hashed; only what differs is
+ * written, in a second pass that hashes again, so that what was hashed is what was written. */
+#include "model/import_file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/path.h"
+#include "model/key.h"
+
+/* A source that changes while it is read is read again, this often. */
+#define MAX_TRIES 3
+/* Bytes compared at a time. */
+#define COMPARE_SIZE (256u * 1024)
+/* Below this, asking for a reflink costs as much as writing. */
+#define CLONE_SIZE (64u * 1024)
+
+typedef struct {
+  BlImportFiles *files;
+  guint64 index;
+  const BlManifestFile *record;
+  int fd;          /* of the source */
+  guint8 *is_good; /* per chunk: it holds the source's bytes already */
+  BlTransfer *transfer;
+  BlHasher *hasher;
+  /* reading */
+  guint64 read_offset;
+  /* writing */
+  guint32 chunk;
+  guint64 chunk_left;
+  BlStoreWriter *writer;
+  guint64 n_written;
+} Work;
+
+static gboolean set_changed(const Work *work, GError **error) {
+  g_autofree char *shown = bl_path_display(work->record->path);
+  return bl_error_set(
+      error, BL_ERROR_CORRUPT,
+      "source file \"%s\" changes while it is read (import again when nothing writes to it)",
+      shown);
+}
+
+static void prefix_file(const Work *work, const char *doing, GError **error) {
+  g_autofree char *shown = bl_path_display(work->record->path);
+  g_prefix_error(error, "%s \"%s\": ", doing, shown);
+}
+
+static gssize read_source(gpointer user, void *data, gsize size, GError **error) {
+  Work *work = user;
+  gssize n = bl_pread_some(work->fd, data, size, work->read_offset, error);
+  if (n < 0) prefix_file(work, "cannot read source file", error);
+  if (n > 0) work->read_offset += (guint64)n;
+  return n;
+}
+
+static gboolean open_chunk(Work *work, GError **error) {
+  char key[BL_KEY_MAX];
+  BlImportFiles *files = work->files;
+  work->chunk_left = bl_manifest_chunk_size(work->record, work->chunk);
+  if (work->is_good != NULL && work->is_good[work->chunk]) return TRUE;
+  bl_manifest_chunk_key(files->manifest, work->record, work->chunk, key);
+  BlPutFlags flags = files->may_be_there ? BL_PUT_REPLACE : 0;
+  work->writer = bl_store_writer_open(files->store, key, work->chunk_left, flags, error);
+  return work->writer != NULL;
+}
+
+static gboolean close_chunk(Work *work, GError **error) {
+  gboolean ok = work->writer == NULL || bl_store_writer_commit(work->writer, error);
+  g_clear_pointer(&work->writer, bl_store_writer_free);
+  work->chunk++;
+  return ok;
+}
+
+static gboolean write_chunks(gpointer user, const void *data, gsize size, GError **error) {
+  Work *work = user;
+  const guint8 *bytes = data;
+  while (size > 0) {
+    if (work->chunk_left == 0 && work->chunk == work->record->n_chunks)
+      return set_changed(work, error);
+    if (work->chunk_left == 0 && !open_chunk(work, error)) return FALSE;
+    gsize n = (gsize)MIN(size, work->chunk_left);
+    if (work->writer != NULL && !bl_store_writer_write(work->writer, bytes, n, error)) return FALSE;
+    if (work->writer != NULL) work->n_written += n;
+    work->chunk_left -= n;
+    bytes += n;
+    size -= n;
+    if (work->chunk_left == 0 && !close_chunk(work, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+/* Hashes and writes every chunk that is not good. */
+static gboolean write_file(Work *work, GError **error) {
+  BlTransferPlan plan = {.read = read_source,
+                         .read_user = work,
+                         .write = write_chunks,
+                         .write_user = work,
+                         .size = work->record->size,
+                         .hasher = work->hasher};
+  work->read_offset = 0;
+  work->chunk = 0;
+  work->chunk_left = 0;
+  bl_hasher_reset(work->hasher);
+  gboolean ok = bl_transfer_run(work->transfer, &plan, work->files->job, NULL, error);
+  g_clear_pointer(&work->writer, bl_store_writer_free);
+  if (ok && work->chunk < work->record->n_chunks) ok = set_changed(work, error);
+  return ok;
+}
+
+typedef struct {
+  int fd;
+  guint64 offset;
+} ObjectStream;
+
+static gssize read_object(gpointer user, void *data, gsize size, GError **error) {
+  ObjectStream *stream = user;
+  gssize n = bl_pread_some(stream->fd, data, size, stream->offset, error);
+  if (n > 0) stream->offset += (guint64)n;
+  return n;
+}
+
+/* Lets the file system share the bytes, and hashes the object. *is_done is FALSE where it cannot.
+ */
+static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
+  BlImportFiles *files = work->files;
+  char key[BL_KEY_MAX];
+  *is_done = FALSE;
+  if (files->may_be_there || work->record->n_chunks != 1 || work->record->size < CLONE_SIZE ||
+      !bl_store_can(files->store, BL_STORE_CAN_CLONE) || g_atomic_int_get(&files->cannot_clone))
+    return TRUE;
+  bl_manifest_chunk_key(files->manifest, work->record, 0, key);
+  g_autoptr(GError) fault = NULL;
+  if (!bl_store_clone_fd(files->store, key, work->fd, work->record->size, &fault)) {
+    if (!g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED)) {
+      g_propagate_error(error, g_steal_pointer(&fault));
+      return FALSE;
+    }
+    g_atomic_int_set(&files->cannot_clone, TRUE);
+    return TRUE;
+  }
+  ObjectStream stream = {.fd = bl_store_open_fd(files->store, key, error)};
+  if (stream.fd < 0) return FALSE;
+  BlTransferPlan plan = {.read = read_object,
+                         .read_user = &stream,
+                         .size = work->record->size,
+                         .hasher = work->hasher};
+  bl_hasher_reset(work->hasher);
+  *is_done = bl_transfer_run(work->transfer, &plan, files->job, &work->n_written, error);
+  close(stream.fd);
+  return *is_done;
+}
+
+/* Compares the source's bytes at the read offset with the chunk's object. */
+static gboolean is_chunk_equal(Work *work, const char *key, guint64 offset, const guint8 *bytes,
+                               gsize size, guint8 *scratch) {
+  gsize got;
+  return bl_store_get(work->files->store, key, offset, scratch, size, &got, NULL) && got == size &&
+         memcmp(scratch, bytes, size) == 0;
+}
+
+/* Hashes the source and sets is_good of each chunk whose object holds the same bytes. */
+static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GError **error) {
+  char key[BL_KEY_MAX];
+  work->read_offset = 0;
+  bl_hasher_reset(work->hasher);
+  for (guint32 c = 0; c < work->record->n_chunks; c++) {
+    guint64 chunk_size = bl_manifest_chunk_size(work->record, c), object_size;
+    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
+    gboolean is_good =
+        bl_store_size(work->files->store, key, &object_size, NULL) && object_size == chunk_size;
+    for (guint64 done = 0; done < chunk_size;) {
+      if (!bl_job_check(work->files->job, error)) return FALSE;
+      gsize want = (gsize)MIN(chunk_size - done, COMPARE_SIZE);
+      gssize n = read_source(work, bytes, want, error);
+      if (n < 0) return FALSE;
+      if ((gsize)n != want) return set_changed(work, error);
+      bl_hasher_update(work->hasher, bytes, want);
+      bl_job_add_bytes(work->files->job, want);
+      is_good = is_good && is_chunk_equal(work, key, done, bytes, want, scratch);
+      done += want;
+    }
+    work->is_good[c] = is_good;
+  }
+  return TRUE;
+}
+
+/* Whether any of the file's objects is in the store, whatever it holds. */
+static gboolean has_chunks(const Work *work) {
+  char key[BL_KEY_MAX];
+  guint64 size;
+  for (guint32 c = 0; c < work->record->n_chunks; c++) {
+    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
+    if (bl_store_size(work->files->store, key, &size, NULL)) return TRUE;
+  }
+  return FALSE;
+}
+
+/* *is_done: every chunk was there and right. */
+static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
+  *is_done = FALSE;
+  if (!work->files->may_be_there) return TRUE;
+  g_free(work->is_good);
+  work->is_good = NULL;
+  /* A READY checkpoint's source is hashed before anything of it is written. */
+  if (!work->files->manifest->is_ready && !has_chunks(work)) return TRUE;
+  work->is_good = g_new0(guint8, work->record->n_chunks + 1);
+  g_autofree guint8 *bytes = g_malloc(COMPARE_SIZE), *scratch = g_malloc(COMPARE_SIZE);
+  if (!compare_chunks(work, bytes, scratch, error)) return FALSE;
+  *is_done = memchr(work->is_good, 0, work->record->n_chunks) == NULL;
+  return TRUE;
+}
+
+/* Whether the hasher, which is finished, saw the bytes that a READY manifest names. */
+static gboolean check_same(const Work *work, const guint8 *sha256, GError **error) {
+  if (!work->files->manifest->is_ready || memcmp(sha256, work->record->sha256, BL_SHA256_SIZE) == 0)
+    return TRUE;
+  g_autofree char *shown = bl_path_display(work->record->path);
+  return bl_error_set(
+      error, BL_ERROR_EXISTS,
+      "checkpoint \"%s\" is there with other content: file \"%s\" differs from the source's "
+      "(import under another id with --checkpoint-id, or delete it first)",
+      work->files->manifest->checkpoint_id, shown);
+}
+
+/* One pass over the file. */
+static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
+  gboolean is_done;
+  if (!compare_file(work, &is_done, error)) return FALSE;
+  if (is_done || work->files->manifest->is_ready) {
+    bl_hasher_finish(work->hasher, sha256);
+    if (!check_same(work, sha256, error)) return FALSE;
+    if (is_done) return TRUE;
+  }
+  if (work->is_good != NULL) bl_job_add_total(work->files->job, work->record->size);
+  if (!clone_file(work, &is_done, error)) return FALSE;
+  if (!is_done && !write_file(work, error)) return FALSE;
+  bl_hasher_finish(work->hasher, sha256);
+  return check_same(work, sha256, error);
+}
+
+static void report(Work *work, const guint8 *sha256) {
+  BlImportFiles *files = work->files;
+  gsize n_crcs;
+  const guint32 *crcs = bl_hasher_crcs(work->hasher, &n_crcs);
+  g_mutex_lock(&files->lock);
+  BlManifestFile *record = &files->manifest->files[work->index];
+  memcpy(record->sha256, sha256, BL_SHA256_SIZE);
+  record->has_sha256 = TRUE;
+  if (n_crcs > 0) bl_digests_set(files->digests, work->index, crcs, n_crcs);
+  files->n_bytes_written += work->n_written;
+  gboolean is_written = work->n_written > 0 || (record->size == 0 && !files->may_be_there);
+  files->n_files_written += is_written;
+  if (is_written && files->manifest->is_ready)
+    g_ptr_array_add(files->mended, bl_path_display(record->path));
+  g_mutex_unlock(&files->lock);
+  bl_job_add_files(files->job, 1);
+}
+
+/* What an earlier pass over a source that changed left in the store must not stay. */
+static gboolean take_back(Work *work, GError **error) {
+  char key[BL_KEY_MAX];
+  for (guint32 c = 0; c < work->record->n_chunks; c++) {
+    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
+    if (!bl_store_remove(work->files->store, key, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+/* Every try opens the path anew, so that a file that was replaced is met as it is then. */
+static gboolean try_file(Work *work, guint8 *sha256, gboolean *is_still, GError **error) {
+  BlSourceFile *found = &work->files->source->files[work->index];
+  BlSourceState state;
+  bl_autofd fd = bl_source_open_file(work->files->source, work->index, &state, error);
+  if (fd < 0) return FALSE;
+  if (state.size != found->size) return set_changed(work, error);
+  work->fd = fd;
+  gboolean ok = take_file(work, sha256, error);
+  *is_still = bl_source_is_still(work->files->source, work->index, &state);
+  found->mtime_ns = state.mtime_ns;
+  return ok;
+}
+
+gboolean bl_import_file(guint64 i, guint worker, gpointer user, GError **error) {
+  BlImportFiles *files = user;
+  Work work = {.files = files, .index = i, .record = &files->manifest->files[i]};
+  guint8 sha256[BL_SHA256_SIZE];
+  work.transfer = bl_transfer_pool_get(files->pool, worker);
+  work.hasher = bl_transfer_pool_hasher(files->pool, worker);
+  gboolean ok = FALSE;
+  for (int n = 1;; n++) {
+    g_autoptr(GError) fault = NULL;
+    gboolean is_still = TRUE;
+    ok = try_file(&work, sha256, &is_still, &fault);
+    if (ok && is_still) break;
+    if (is_still) {
+      g_propagate_error(error, g_steal_pointer(&fault));
+      break;
+    }
+    ok = FALSE;
+    if (n == MAX_TRIES) {
+      set_changed(&work, error);
+      break;
+    }
+    if (!files->manifest->is_ready && !take_back(&work, error)) break;
+  }
+  if (ok) report(&work, sha256);
+  g_free(work.is_good);
+  return ok;
+}

@@ -1,0 +1,154 @@
+/* Delete, in this order, each step repeatable: claim; manifest FAILED "delete in progress", naming
+ * every key; refs; chunks; sync; digests, info, state; manifest; sync; claim. Only objects under
+ * the checkpoint's own prefix are ever removed, whatever keys a manifest names: another checkpoint
+ * never loses a byte. */
+#include "model/remove.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "model/catalog.h"
+#include "model/key.h"
+#include "model/manifest.h"
+#include "store/claim.h"
+
+typedef struct {
+  BlStore *store;
+  const char *id;
+  char prefix[BL_KEY_MAX];
+  BlJob *job;
+  BlClaim *claim;
+  BlManifest *manifest; /* NULL where it cannot be read */
+  BlRemoveResult *result;
+  GPtrArray *keys; /* of char* */
+} Removal;
+
+void bl_remove_result_clear(BlRemoveResult *result) {
+  g_clear_pointer(&result->checkpoint_id, g_free);
+}
+
+static gboolean mark_failed(Removal *removal, GError **error) {
+  BlManifest *manifest = removal->manifest;
+  if (manifest == NULL) return TRUE;
+  manifest->is_ready = FALSE;
+  g_free(manifest->error);
+  manifest->error = g_strdup("delete in progress, or interrupted: delete it again");
+  manifest->updated_at = g_get_real_time() / G_USEC_PER_SEC;
+  return bl_manifest_save(removal->store, manifest, error);
+}
+
+static gboolean collect(const char *key, guint64 size, gpointer user, GError **error) {
+  Removal *removal = user;
+  const char *rest = key + strlen(removal->prefix);
+  (void)error;
+  /* The manifest goes last, our claim with us; those of dead owners go now. */
+  if (strcmp(rest, "manifest") == 0 || bl_claim_owns(removal->claim, key)) return TRUE;
+  g_ptr_array_add(removal->keys, g_strdup(key));
+  removal->result->n_bytes += size;
+  return TRUE;
+}
+
+static void collect_named(Removal *removal) {
+  char key[BL_KEY_MAX];
+  const BlManifest *manifest = removal->manifest;
+  for (guint64 i = 0; manifest != NULL && i < manifest->n_files; i++) {
+    for (guint32 c = 0; c < manifest->files[i].n_chunks; c++) {
+      bl_manifest_chunk_key(manifest, &manifest->files[i], c, key);
+      if (g_str_has_prefix(key, removal->prefix)) g_ptr_array_add(removal->keys, g_strdup(key));
+    }
+    removal->result->n_bytes += manifest->files[i].size;
+  }
+  g_ptr_array_add(removal->keys, g_strdup(bl_key_digests(key, removal->id)));
+  g_ptr_array_add(removal->keys, g_strdup(bl_key_info(key, removal->id)));
+  g_ptr_array_add(removal->keys, g_strdup(bl_key_state(key, removal->id)));
+}
+
+static gboolean remove_objects(Removal *removal, GError **error) {
+  if (!bl_store_can(removal->store, BL_STORE_CAN_LIST))
+    collect_named(removal);
+  else if (!bl_store_list(removal->store, removal->prefix, collect, removal, error))
+    return FALSE;
+  bl_job_set_total(removal->job, 0, removal->keys->len);
+  for (guint i = 0; i < removal->keys->len; i++) {
+    if (!bl_job_check(removal->job, error) ||
+        !bl_store_remove(removal->store, g_ptr_array_index(removal->keys, i), error))
+      return FALSE;
+    removal->result->n_objects++;
+    bl_job_add_files(removal->job, 1);
+  }
+  return bl_store_sync(removal->store, error);
+}
+
+static gboolean remove_claimed(Removal *removal, GError **error) {
+  char key[BL_KEY_MAX];
+  g_autoptr(GError) fault = NULL;
+  removal->manifest = bl_manifest_load(removal->store, removal->id, 0, &fault);
+  if (removal->manifest == NULL && !g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+    if (!g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT)) {
+      g_propagate_error(error, g_steal_pointer(&fault));
+      return FALSE;
+    }
+    bl_job_note(removal->job, BL_NOTE_WARNING, "%s", fault->message);
+  }
+  if (!bl_claim_check(removal->claim, error) || !mark_failed(removal, error)) return FALSE;
+  if (removal->manifest != NULL && !bl_ref_remove_all(removal->store, removal->manifest->model_id,
+                                                      removal->id, &removal->result->n_refs, error))
+    return FALSE;
+  return remove_objects(removal, error) && bl_claim_check(removal->claim, error) &&
+         bl_store_remove(removal->store, bl_key_manifest(key, removal->id), error) &&
+         bl_store_sync(removal->store, error);
+}
+
+static gboolean is_anything(const char *key, guint64 size, gpointer user, GError **error) {
+  (void)key;
+  (void)size;
+  (void)error;
+  *(gboolean *)user = TRUE;
+  return TRUE;
+}
+
+/* A claim would make the checkpoint's folder: what is not there is not claimed. */
+static gboolean check_there(Removal *removal, GError **error) {
+  char key[BL_KEY_MAX];
+  guint64 size;
+  gboolean is_there = FALSE;
+  g_autoptr(GError) fault = NULL;
+  if (bl_store_size(removal->store, bl_key_manifest(key, removal->id), &size, &fault)) return TRUE;
+  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
+  if (bl_store_can(removal->store, BL_STORE_CAN_LIST) &&
+      !bl_store_list(removal->store, removal->prefix, is_anything, &is_there, error))
+    return FALSE;
+  if (is_there) return TRUE;
+  return bl_error_set(
+      error, BL_ERROR_NOT_FOUND,
+      "store %s has no checkpoint \"%s\" (\"ballast model list\" shows what it has)",
+      removal->store->url, removal->id);
+}
+
+gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job,
+                   BlRemoveResult *result, GError **error) {
+  *result = (BlRemoveResult){.checkpoint_id = g_strdup(checkpoint_id)};
+  Removal removal = {.store = store, .id = checkpoint_id, .job = job, .result = result};
+  if (!bl_checkpoint_id_check(checkpoint_id, error)) return FALSE;
+  bl_key_prefix(removal.prefix, checkpoint_id);
+  if (!check_there(&removal, error)) return FALSE;
+  removal.claim = bl_claim_acquire(store, removal.prefix, "delete", wait_ms, job, error);
+  if (removal.claim == NULL) return FALSE;
+  bl_job_set_phase(job, "deleting");
+  removal.keys = g_ptr_array_new_with_free_func(g_free);
+  gboolean ok =
+      bl_store_sweep(store, removal.prefix, NULL, error) && remove_claimed(&removal, error);
+  g_autoptr(GError) fault = NULL;
+  if (!bl_claim_release(removal.claim, &fault))
+    bl_job_note(job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s", checkpoint_id,
+                fault->message);
+  g_ptr_array_unref(removal.keys);
+  bl_manifest_free(removal.manifest);
+  if (!ok)
+    g_prefix_error(error,
+                   "checkpoint \"%s\" is not wholly deleted (delete it again): ", checkpoint_id);
+  return ok;
+}
