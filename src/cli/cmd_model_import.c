@@ -1,0 +1,174 @@
+#include "base/path.h"
+#include "cli/config.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "model/import.h"
+
+/* Files left out that are named one by one without -v. */
+#define MAX_LEFT_OUT 10
+
+static struct {
+  char *source, *checkpoint_id, *model_id, *revision, *chunk_size, *replica_num, *wait;
+  char **include, **exclude;
+  gboolean dry_run, force, quick;
+} opt;
+
+static const GOptionEntry options[] = {
+    {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
+     "its id (default: from the model id)", "ID"},
+    {"model-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.model_id, "its model (default: from the folder)",
+     "MODEL_ID"},
+    {"revision", 0, 0, G_OPTION_ARG_FILENAME, &opt.revision, "its revision (default: main)",
+     "REVISION"},
+    {"include", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.include,
+     "only files that match; may be repeated", "GLOB"},
+    {"exclude", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.exclude,
+     "no files that match; may be repeated", "GLOB"},
+    {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &opt.dry_run, "say what would be done, write nothing",
+     NULL},
+    {"force", 'f', 0, G_OPTION_ARG_NONE, &opt.force, "take files that cannot be model files, too",
+     NULL},
+    {"quick", 0, 0, G_OPTION_ARG_NONE, &opt.quick,
+     "where it is there already: compare sizes and times", NULL},
+    {"wait", 0, 0, G_OPTION_ARG_FILENAME, &opt.wait, "wait while another process works on it",
+     "[=SECONDS]"},
+    {"file-chunk-size", 0, 0, G_OPTION_ARG_FILENAME, &opt.chunk_size,
+     "cut files into objects of this size", "SIZE"},
+    {"source", 0, 0, G_OPTION_ARG_FILENAME, &opt.source, "the folder, instead of SOURCE", "SOURCE"},
+    {"replica-num", 0, 0, G_OPTION_ARG_FILENAME, &opt.replica_num,
+     "copies on a shared store; nothing on a local one", "N"},
+    {NULL}};
+
+static gboolean fill_options(BlImportOptions *import, char **args, GError **error) {
+  import->source = bl_option_or_arg(opt.source, &args, "SOURCE", error);
+  if (import->source == NULL || !bl_args_end(args, error)) return FALSE;
+  import->checkpoint_id = opt.checkpoint_id;
+  import->model_id = opt.model_id;
+  import->revision = opt.revision;
+  import->include = opt.include;
+  import->exclude = opt.exclude;
+  import->dry_run = opt.dry_run;
+  import->force = opt.force;
+  import->quick = opt.quick;
+  if (opt.wait != NULL && !bl_option_parse_wait(opt.wait, &import->wait_ms, error)) return FALSE;
+  if (opt.chunk_size == NULL) return TRUE;
+  if (!bl_option_parse_size("--file-chunk-size", opt.chunk_size, &import->file_chunk_size, error))
+    return FALSE;
+  return import->file_chunk_size > 0 ||
+         bl_error_set(error, BL_ERROR_INVALID, "--file-chunk-size: a chunk has at least 1 byte");
+}
+
+static gboolean check_replica_num(BlCli *cli, GError **error) {
+  guint64 n = 0;
+  if (opt.replica_num == NULL) return TRUE;
+  if (!g_ascii_string_to_unsigned(opt.replica_num, 10, 1, G_MAXUINT, &n, NULL)) {
+    g_autofree char *shown = bl_path_display(opt.replica_num);
+    return bl_error_set(error, BL_ERROR_INVALID, "--replica-num: \"%s\" is not a number from 1 on",
+                        shown);
+  }
+  if (cli->verbose)
+    bl_job_note(&cli->job, BL_NOTE_INFO, "--replica-num is ignored on a local store");
+  return TRUE;
+}
+
+static const char *outcome_name(BlImportOutcome outcome) {
+  switch (outcome) {
+    case BL_IMPORT_ALREADY_THERE:
+      return "already-there";
+    case BL_IMPORT_WOULD:
+      return "would-import";
+    default:
+      return "imported";
+  }
+}
+
+static void print_json(BlCli *cli, const BlImportResult *result, gint64 elapsed_us) {
+  bl_out_json_open();
+  bl_out_json_member("outcome", json_string(outcome_name(result->outcome)));
+  bl_out_json_member("checkpoint_id", bl_json_text(result->checkpoint_id));
+  bl_out_json_member("model_id", bl_json_text(result->model_id));
+  bl_out_json_member("revision", bl_json_text(result->revision));
+  bl_out_json_member("commit", bl_json_text(result->commit));
+  bl_out_json_member("n_files", bl_json_uint(result->n_files));
+  bl_out_json_member("n_bytes", bl_json_uint(result->n_bytes));
+  bl_out_json_member("n_files_written", bl_json_uint(result->n_files_written));
+  bl_out_json_member("n_bytes_written", bl_json_uint(result->n_bytes_written));
+  bl_out_json_member("elapsed_ms", json_integer(elapsed_us / 1000));
+  bl_out_json_member("left_out", bl_json_texts(result->left_out));
+  bl_out_json_member("mended", bl_json_texts(result->mended));
+  bl_out_json_close(cli);
+}
+
+static void print_left_out(BlCli *cli, const GPtrArray *left_out) {
+  guint n = left_out != NULL ? left_out->len : 0;
+  guint shown = cli->verbose ? n : MIN(n, MAX_LEFT_OUT);
+  for (guint i = 0; i < shown; i++) bl_out_line("left out: %s", (const char *)left_out->pdata[i]);
+  if (shown < n) bl_out_line("left out: %u more (-v names them)", n - shown);
+}
+
+static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapsed_us) {
+  static const char *const verbs[] = {[BL_IMPORT_DONE] = "imported",
+                                      [BL_IMPORT_ALREADY_THERE] = "already there:",
+                                      [BL_IMPORT_WOULD] = "would import"};
+  g_autofree char *model = bl_path_display(result->model_id);
+  g_autofree char *revision = bl_path_display(result->revision);
+  BlSizeText size, rate;
+  bl_size_format(size, result->n_bytes);
+  bl_rate_format(rate, result->n_bytes, elapsed_us);
+
+  print_left_out(cli, result->left_out);
+  for (guint i = 0; result->mended != NULL && i < result->mended->len; i++)
+    bl_out_line("mended: %s", (const char *)result->mended->pdata[i]);
+  bl_out_line("%s %s (model %s, revision %s)", verbs[result->outcome], result->checkpoint_id, model,
+              revision);
+  if (result->outcome == BL_IMPORT_WOULD)
+    bl_out_line("%" G_GUINT64_FORMAT " files, %s", result->n_files, size);
+  else
+    bl_out_line("%" G_GUINT64_FORMAT " files, %s in %.1f s (%s)", result->n_files, size,
+                (double)elapsed_us / G_USEC_PER_SEC, rate);
+  if (result->outcome == BL_IMPORT_DONE && result->n_files_written < result->n_files) {
+    bl_size_format(size, result->n_bytes_written);
+    bl_out_line("written now: %" G_GUINT64_FORMAT " files, %s; the rest was there and right",
+                result->n_files_written, size);
+  }
+}
+
+static int run(BlCli *cli, char **args, GError **error) {
+  BlImportOptions import = {NULL};
+  if (!fill_options(&import, args, error) || !check_replica_num(cli, error)) return -1;
+  g_autoptr(BlStore) store = bl_config_open_store(cli, !opt.dry_run, error);
+  if (store == NULL) return -1;
+
+  gint64 start_us = g_get_monotonic_time();
+  bl_progress_start(&cli->progress, "import");
+  g_autoptr(BlImportResult) result = bl_import(store, &import, &cli->job, error);
+  bl_progress_stop(&cli->progress);
+  if (result == NULL) return -1;
+  gint64 elapsed_us = g_get_monotonic_time() - start_us;
+  if (cli->json)
+    print_json(cli, result, elapsed_us);
+  else
+    print_result(cli, result, elapsed_us);
+  return 0;
+}
+
+const BlCommand bl_cmd_model_import = {
+    .group = "model",
+    .name = "import",
+    .args = "SOURCE [options]",
+    .arg_kinds = "f-",
+    .summary = "put a folder's files into the store, checked",
+    .text =
+        "Reads each file of the folder once, hashes it while it is stored, and shows the\n"
+        "checkpoint only when all of it is safe on disk. Run again, it finds it there;\n"
+        "after Ctrl-C or a crash it goes on where it was.\n",
+    .examples =
+        "ballast model import ./my-model\n"
+        "ballast model import ./my-model --checkpoint-id my-model-v1\n"
+        "ballast model import ./my-model --exclude '*.bin' --dry-run\n",
+    .interrupted =
+        "nothing of it is shown as ready; what was written stays, run the same command "
+        "again to go on (or \"ballast model delete\" to remove it)",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,81 @@
+#include "base/path.h"
+#include "cli/config.h"
+#include "cli/link_option.h"
+#include "cli/name.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+static struct {
+  char *checkpoint_id, *path, *output, *link;
+  gboolean verify, force;
+} opt;
+
+static const GOptionEntry options[] = {
+    {"link", 0, 0, G_OPTION_ARG_FILENAME, &opt.link, "auto, reflink, hardlink, symlink or copy",
+     "MODE"},
+    {"verify", 0, 0, G_OPTION_ARG_NONE, &opt.verify, "hash a linked file, too", NULL},
+    {"force", 'f', 0, G_OPTION_ARG_NONE, &opt.force, "replace a file that differs", NULL},
+    {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
+     "the checkpoint, instead of CHECKPOINT", "ID"},
+    {"path", 0, 0, G_OPTION_ARG_FILENAME, &opt.path, "the file in it, instead of PATH", "PATH"},
+    {"output", 'o', 0, G_OPTION_ARG_FILENAME, &opt.output, "where to write it, instead of OUTPUT",
+     "OUTPUT"},
+    {NULL}};
+
+static void print_result(const char *path, const char *output, const BlPullResult *result) {
+  g_autofree char *shown = bl_path_display(path);
+  g_autofree char *shown_output = bl_path_display(output);
+  BlSizeText size;
+  bl_size_format(size, result->n_bytes);
+  if (result->n_files_kept > 0)
+    bl_out_line("%s is there already and right (%s)", shown_output, size);
+  else
+    bl_out_line("wrote %s to %s (%s, %s)", shown, shown_output, size, bl_link_name(result->link));
+}
+
+static int run(BlCli *cli, char **args, GError **error) {
+  BlName name;
+  BlPullOptions pull = {.force = opt.force, .verify = opt.verify};
+  if (!bl_name_take(&name, opt.checkpoint_id, &args, error)) return -1;
+  const char *path = bl_option_or_arg(opt.path, &args, "PATH", error);
+  if (path == NULL) return -1;
+  const char *output = bl_option_or_arg(opt.output, &args, "OUTPUT", error);
+  if (output == NULL || !bl_args_end(args, error) || !bl_link_parse(opt.link, &pull.link, error))
+    return -1;
+  g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
+  if (store == NULL) return -1;
+  g_autofree char *id = bl_name_resolve(&name, store, error);
+  if (id == NULL) return -1;
+
+  BlPullResult result = {0};
+  gint64 start_us = g_get_monotonic_time();
+  bl_progress_start(&cli->progress, "materialize-file");
+  gboolean done = bl_pull_file(store, id, path, output, &pull, &cli->job, &result, error);
+  bl_progress_stop(&cli->progress);
+  if (!done) return -1;
+  if (!cli->json) {
+    print_result(path, output, &result);
+    return 0;
+  }
+  bl_out_json_open();
+  bl_out_json_member("checkpoint_id", bl_json_text(id));
+  bl_out_json_member("path", bl_json_text(path));
+  bl_out_json_member("output", bl_json_text(output));
+  bl_link_print_json(cli, &result, g_get_monotonic_time() - start_us);
+  return 0;
+}
+
+const BlCommand bl_cmd_model_materialize_file = {
+    .group = "model",
+    .name = "materialize-file",
+    .args = "CHECKPOINT PATH OUTPUT [options]",
+    .arg_kinds = "c-f-",
+    .summary = "write one file of a checkpoint, checked",
+    .text =
+        "Writes the file PATH of the checkpoint to OUTPUT. It appears under that name only\n"
+        "when it is whole and right.\n",
+    .examples = "ballast model materialize-file my-model config.json ./config.json\n",
+    .interrupted = "nothing was written under the final name; run the same command again",
+    .options = options,
+    .run = run,
+};

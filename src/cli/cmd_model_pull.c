@@ -1,0 +1,105 @@
+#include <string.h>
+
+#include "base/path.h"
+#include "cli/config.h"
+#include "cli/link_option.h"
+#include "cli/name.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+static struct {
+  char *checkpoint_id, *output, *link;
+  char **include, **exclude;
+  gboolean verify, force;
+} opt;
+
+static const GOptionEntry options[] = {
+    {"output", 'o', 0, G_OPTION_ARG_FILENAME, &opt.output, "the folder (default: the model's name)",
+     "FOLDER"},
+    {"include", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.include,
+     "only files that match; may be repeated", "GLOB"},
+    {"exclude", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.exclude,
+     "no files that match; may be repeated", "GLOB"},
+    {"link", 0, 0, G_OPTION_ARG_FILENAME, &opt.link, "auto, reflink, hardlink, symlink or copy",
+     "MODE"},
+    {"verify", 0, 0, G_OPTION_ARG_NONE, &opt.verify, "hash linked files, too", NULL},
+    {"force", 'f', 0, G_OPTION_ARG_NONE, &opt.force, "replace files that differ", NULL},
+    {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
+     "the checkpoint, instead of CHECKPOINT", "ID"},
+    {NULL}};
+
+/* "./" and the last part of the model id, or the checkpoint's id where that part is no name for a
+ * new folder here. */
+static char *default_output(BlStore *store, const char *id, GError **error) {
+  g_autoptr(BlManifest) manifest = bl_manifest_load(store, id, BL_MANIFEST_HEADER_ONLY, error);
+  if (manifest == NULL) return NULL;
+  const char *slash = strrchr(manifest->model_id, '/');
+  const char *last = slash != NULL ? slash + 1 : manifest->model_id;
+  gboolean is_name = bl_path_check(last, strlen(last), NULL);
+  return g_strconcat("./", is_name ? last : id, NULL);
+}
+
+static void print_result(const char *id, const char *output, const BlPullResult *result,
+                         gint64 elapsed_us) {
+  g_autofree char *shown = bl_path_display(output);
+  BlSizeText size, rate;
+  bl_size_format(size, result->n_bytes_written);
+  bl_rate_format(rate, result->n_bytes_written, elapsed_us);
+  bl_out_line("pulled %s to %s", id, shown);
+  if (result->n_files_written > 0)
+    bl_out_line("%" G_GUINT64_FORMAT " files, %s in %.1f s (%s, %s)", result->n_files_written, size,
+                (double)elapsed_us / G_USEC_PER_SEC, rate, bl_link_name(result->link));
+  if (result->n_files_kept > 0)
+    bl_out_line("%" G_GUINT64_FORMAT " files were there and right", result->n_files_kept);
+}
+
+static int run(BlCli *cli, char **args, GError **error) {
+  BlName name;
+  BlPullOptions pull = {
+      .force = opt.force, .verify = opt.verify, .include = opt.include, .exclude = opt.exclude};
+  if (!bl_name_take(&name, opt.checkpoint_id, &args, error) || !bl_args_end(args, error) ||
+      !bl_link_parse(opt.link, &pull.link, error))
+    return -1;
+  g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
+  if (store == NULL) return -1;
+  g_autofree char *id = bl_name_resolve(&name, store, error);
+  if (id == NULL) return -1;
+  g_autofree char *output =
+      opt.output != NULL ? g_strdup(opt.output) : default_output(store, id, error);
+  if (output == NULL) return -1;
+
+  BlPullResult result = {0};
+  gint64 start_us = g_get_monotonic_time();
+  bl_progress_start(&cli->progress, "pull");
+  gboolean done = bl_pull(store, id, output, &pull, &cli->job, &result, error);
+  bl_progress_stop(&cli->progress);
+  if (!done) return -1;
+  gint64 elapsed_us = g_get_monotonic_time() - start_us;
+  if (!cli->json) {
+    print_result(id, output, &result, elapsed_us);
+    return 0;
+  }
+  bl_out_json_open();
+  bl_out_json_member("checkpoint_id", bl_json_text(id));
+  bl_out_json_member("output", bl_json_text(output));
+  bl_link_print_json(cli, &result, elapsed_us);
+  return 0;
+}
+
+const BlCommand bl_cmd_model_pull = {
+    .group = "model",
+    .name = "pull",
+    .args = "CHECKPOINT [options]",
+    .arg_kinds = "c-",
+    .summary = "write a checkpoint's files into a folder, checked",
+    .text =
+        "Each file appears under its name only when it is whole and right. Files that are\n"
+        "there and right stay; where one differs, nothing is written (--force replaces it).\n"
+        "--link=auto shares the store's blocks where the file system can, and copies else.\n",
+    .examples =
+        "ballast model pull my-model\n"
+        "ballast model pull my-model --output ./served --include '*.json'\n",
+    .interrupted = "files that are complete stay; run the same command again to go on",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,210 @@
+#include "cli/config.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/path.h"
+#include "cli/output.h"
+
+#define SYSTEM_FILE "/etc/ballast/config.json"
+/* A config of a few lines; what is larger is another file. */
+#define MAX_FILE_BYTES (64 * 1024)
+
+void bl_config_free(BlConfig *config) {
+  if (config == NULL) return;
+  g_free(config->store_url);
+  g_free(config->user_file);
+  g_free(config->system_file);
+  g_free(config);
+}
+
+static gboolean is_url(const char *text) {
+  g_autofree char *scheme = g_uri_parse_scheme(text);
+  return scheme != NULL;
+}
+
+static gboolean is_path(const char *text) {
+  return text[0] == '/' || g_str_has_prefix(text, "./") || g_str_has_prefix(text, "../") ||
+         g_str_has_prefix(text, "~/") || g_str_equal(text, ".") || g_str_equal(text, "..");
+}
+
+static gboolean set_file_error(GError **error, const char *path, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
+static gboolean set_file_error(GError **error, const char *path, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args);
+  va_end(args);
+  g_autofree char *shown = bl_path_display(path);
+  return bl_error_set(error, BL_ERROR_INVALID,
+                      "config file %s: %s (mend it, or write a new one with "
+                      "\"ballast config init --force\")",
+                      shown, text);
+}
+
+static void warn_unknown_members(BlCli *cli, const char *path, json_t *root) {
+  const char *member;
+  json_t *value;
+  json_object_foreach(root, member, value) {
+    if (g_str_equal(member, "store")) continue;
+    g_autofree char *shown_path = bl_path_display(path);
+    g_autofree char *shown = bl_path_display(member);
+    bl_job_note(&cli->job, BL_NOTE_WARNING,
+                "config file %s: unknown member \"%s\" (this version knows "
+                "\"store\")",
+                shown_path, shown);
+  }
+}
+
+/* *url stays NULL where the file is not there or names no store. */
+static gboolean load_file(BlCli *cli, const char *path, gboolean *is_there, char **url,
+                          GError **error) {
+  g_autofree char *data = NULL;
+  gsize size = 0;
+  g_autoptr(GError) failed = NULL;
+  if (!bl_file_load(AT_FDCWD, path, MAX_FILE_BYTES, &data, &size, &failed)) {
+    if (bl_error_code(failed) == BL_ERROR_NOT_FOUND) return TRUE;
+    g_propagate_prefixed_error(error, g_steal_pointer(&failed), "config file: ");
+    return FALSE;
+  }
+  *is_there = TRUE;
+
+  json_error_t fault;
+  g_autoptr(json_t) root = json_loadb(data, size, JSON_REJECT_DUPLICATES, &fault);
+  if (root == NULL)
+    return set_file_error(error, path, "line %d, column %d: %s", fault.line, fault.column,
+                          fault.text);
+  if (!json_is_object(root)) return set_file_error(error, path, "it must be a JSON object");
+  warn_unknown_members(cli, path, root);
+
+  json_t *store = json_object_get(root, "store");
+  if (store == NULL) return TRUE;
+  const char *text = json_string_value(store);
+  if (text == NULL || text[0] == '\0')
+    return set_file_error(error, path, "\"store\" must be a text that is not empty");
+  /* A path from where the command happens to run would be another store each time. */
+  if (!is_url(text) && text[0] != '/' && !g_str_has_prefix(text, "~/")) {
+    g_autofree char *shown = bl_path_display(text);
+    return set_file_error(error, path, "\"store\" must be a URL or an absolute path, not \"%s\"",
+                          shown);
+  }
+  *url = g_strdup(text);
+  return TRUE;
+}
+
+static char *default_url(void) {
+  if (geteuid() == 0) return g_strdup("file:///var/lib/ballast");
+  return g_strconcat("file://", g_get_user_data_dir(), "/ballast", NULL);
+}
+
+static void take_store(BlConfig *config, char *url, BlConfigFrom from) {
+  if (config->store_url == NULL && url != NULL) {
+    config->store_url = url;
+    config->store_from = from;
+  } else {
+    g_free(url);
+  }
+}
+
+static BlConfig *config_new(void) {
+  BlConfig *config = g_new0(BlConfig, 1);
+  config->user_file = g_build_filename(g_get_user_config_dir(), "ballast", "config.json", NULL);
+  config->system_file = g_strdup(SYSTEM_FILE);
+  return config;
+}
+
+static void take_store_of_call(BlConfig *config, const BlCli *cli) {
+  take_store(config, g_strdup(cli->store_option), BL_CONFIG_FROM_OPTION);
+  const char *variable = g_getenv("BALLAST_STORE");
+  if (variable != NULL && variable[0] != '\0')
+    take_store(config, g_strdup(variable), BL_CONFIG_FROM_ENVIRONMENT);
+}
+
+BlConfig *bl_config_load(BlCli *cli, GError **error) {
+  g_autoptr(BlConfig) config = config_new();
+  take_store_of_call(config, cli);
+  char *url = NULL;
+  if (!load_file(cli, config->user_file, &config->has_user_file, &url, error)) return NULL;
+  take_store(config, url, BL_CONFIG_FROM_USER_FILE);
+  url = NULL;
+  if (!load_file(cli, config->system_file, &config->has_system_file, &url, error)) return NULL;
+  take_store(config, url, BL_CONFIG_FROM_SYSTEM_FILE);
+  take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
+  return g_steal_pointer(&config);
+}
+
+BlConfig *bl_config_load_without_files(BlCli *cli) {
+  BlConfig *config = config_new();
+  take_store_of_call(config, cli);
+  take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
+  return config;
+}
+
+const char *bl_config_origin(const BlConfig *config) {
+  switch (config->store_from) {
+    case BL_CONFIG_FROM_OPTION:
+      return "--store";
+    case BL_CONFIG_FROM_ENVIRONMENT:
+      return "BALLAST_STORE";
+    case BL_CONFIG_FROM_USER_FILE:
+      return config->user_file;
+    case BL_CONFIG_FROM_SYSTEM_FILE:
+      return config->system_file;
+    default:
+      return "the default";
+  }
+}
+
+const char *bl_config_from_name(BlConfigFrom from) {
+  static const char *const names[] = {
+      [BL_CONFIG_FROM_OPTION] = "option",       [BL_CONFIG_FROM_ENVIRONMENT] = "environment",
+      [BL_CONFIG_FROM_USER_FILE] = "user-file", [BL_CONFIG_FROM_SYSTEM_FILE] = "system-file",
+      [BL_CONFIG_FROM_DEFAULT] = "default",
+  };
+  return names[from];
+}
+
+char *bl_config_store_url(const char *url, GError **error) {
+  g_autofree char *shown = bl_path_display(url);
+  if (!g_utf8_validate(url, -1, NULL)) {
+    bl_error_set(error, BL_ERROR_INVALID, "store \"%s\": a config file holds UTF-8 only", shown);
+    return NULL;
+  }
+  if (is_url(url) || g_str_has_prefix(url, "~/")) return g_strdup(url);
+  if (is_path(url)) return g_canonicalize_filename(url, NULL);
+  bl_error_set(error, BL_ERROR_INVALID,
+               "store \"%s\": neither a URL (file:///path) nor a path that begins with / or ./",
+               shown);
+  return NULL;
+}
+
+gboolean bl_config_save(const char *path, const char *store_url, gboolean force, GError **error) {
+  g_autofree char *shown = bl_path_display(path);
+  if (!force && access(path, F_OK) == 0)
+    return bl_error_set(error, BL_ERROR_EXISTS,
+                        "config file %s is there already (--force writes a new one)", shown);
+  g_autofree char *folder = g_path_get_dirname(path);
+  if (!bl_mkdirs(AT_FDCWD, folder, TRUE, error)) return FALSE;
+
+  g_autoptr(json_t) root = json_object();
+  json_object_set_new(root, "store", json_string(store_url));
+  char *text = json_dumps(root, JSON_INDENT(2));
+  g_autofree char *data = g_strconcat(text, "\n", NULL);
+  free(text);
+  return bl_file_replace(AT_FDCWD, path, data, strlen(data), 0644, error);
+}
+
+BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
+  g_autoptr(BlConfig) config = bl_config_load(cli, error);
+  if (config == NULL) return NULL;
+  BlStore *store = bl_store_open(config->store_url, create, error);
+  if (store == NULL && config->store_from != BL_CONFIG_FROM_OPTION)
+    g_prefix_error(error, "store from %s: ", bl_config_origin(config));
+  return store;
+}

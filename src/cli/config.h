@@ -1,0 +1,43 @@
+/* Which store is used: --store, else BALLAST_STORE, else the user's config file, else the system's,
+ * else a folder under the XDG data folder (/var/lib/ballast for root). docs/architecture.md has the
+ * table. */
+#pragma once
+#include "cli/command.h"
+
+typedef enum {
+  BL_CONFIG_FROM_OPTION,
+  BL_CONFIG_FROM_ENVIRONMENT,
+  BL_CONFIG_FROM_USER_FILE,
+  BL_CONFIG_FROM_SYSTEM_FILE,
+  BL_CONFIG_FROM_DEFAULT,
+} BlConfigFrom;
+
+typedef struct {
+  char *store_url;
+  BlConfigFrom store_from;
+  char *user_file, *system_file; /* paths, whether the files are there or not */
+  gboolean has_user_file, has_system_file;
+} BlConfig;
+
+void bl_config_free(BlConfig *config);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlConfig, bl_config_free)
+
+/* Reads what there is; an unknown member is a warning. INVALID for a file that is no config, with
+ * file and position. */
+BlConfig *bl_config_load(BlCli *cli, GError **error);
+/* As if there were no config files. */
+BlConfig *bl_config_load_without_files(BlCli *cli);
+/* Where the store's URL came from, for people: "--store", "BALLAST_STORE", a file's path, "the
+ * default". Borrowed. */
+const char *bl_config_origin(const BlConfig *config);
+/* The same for machines: "option", "environment", "user-file", "system-file", "default". */
+const char *bl_config_from_name(BlConfigFrom from);
+
+/* Writes a config file with that store; EXISTS where there is one, unless force. */
+gboolean bl_config_save(const char *path, const char *store_url, gboolean force, GError **error);
+/* A store as it may stand in a config file: a path becomes an absolute one. INVALID for what no
+ * store can be. Caller frees. */
+char *bl_config_store_url(const char *url, GError **error);
+
+/* Opens the store that the command is to use. create: make it where it is not there yet. */
+BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error);

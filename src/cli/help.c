@@ -1,0 +1,94 @@
+#include "cli/help.h"
+
+#include <string.h>
+
+#include "cli/options.h"
+
+/* Where the descriptions of options and commands begin. */
+#define COLUMN 26
+
+char *bl_command_full_name(const BlCommand *command) {
+  return command->group != NULL ? g_strconcat(command->group, " ", command->name, NULL)
+                                : g_strdup(command->name);
+}
+
+static void print_entry(FILE *file, const char *name, const char *text) {
+  int used = (int)strlen(name) + 2;
+  if (used + 1 >= COLUMN)
+    fprintf(file, "  %s\n%*s%s\n", name, COLUMN, "", text);
+  else
+    fprintf(file, "  %s%*s%s\n", name, COLUMN - used, "", text);
+}
+
+static void print_commands(FILE *file, const char *group) {
+  for (const BlCommand *const *c = bl_commands; *c != NULL; c++) {
+    if (g_strcmp0((*c)->group, group) != 0) continue;
+    g_autofree char *name = bl_command_full_name(*c);
+    print_entry(file, name, (*c)->summary);
+  }
+}
+
+static void print_options(FILE *file, const GOptionEntry *entries) {
+  for (; entries != NULL && entries->long_name != NULL; entries++) {
+    if (entries->flags & G_OPTION_FLAG_HIDDEN) continue;
+    g_autoptr(GString) name = g_string_new(NULL);
+    if (entries->short_name != 0) g_string_append_printf(name, "-%c, ", entries->short_name);
+    g_string_append_printf(name, "--%s", entries->long_name);
+    const char *value = entries->arg_description;
+    if (value != NULL) g_string_append_printf(name, "%s%s", value[0] == '[' ? "" : " ", value);
+    print_entry(file, name->str, entries->description);
+  }
+}
+
+void bl_help_overview(FILE *file) {
+  fputs(
+      "usage: ballast [--store URL] [--json] [-q | -v] COMMAND ...\n"
+      "\n"
+      "A cache for the weights that LLM servers load: put a checkpoint in once, checked,\n"
+      "and read it from there at every later start.\n"
+      "\n",
+      file);
+  fprintf(file, "%s:\n", bl_command_group_summary("model"));
+  print_commands(file, "model");
+  fprintf(file, "\n%s:\n", bl_command_group_summary("config"));
+  print_commands(file, "config");
+  fputs("\nhelp:\n", file);
+  print_commands(file, NULL);
+  fputs("\noptions of every command:\n", file);
+  print_options(file, bl_options_global());
+  fputs(
+      "\n"
+      "Begin with:\n"
+      "  ballast model import ./my-model\n"
+      "  ballast model list\n",
+      file);
+}
+
+void bl_help_group(FILE *file, const char *group) {
+  fprintf(file, "usage: ballast %s COMMAND ...\n\n%s:\n", group, bl_command_group_summary(group));
+  print_commands(file, group);
+  fprintf(file, "\nOne command: \"ballast help %s COMMAND\".\n", group);
+}
+
+static void print_examples(FILE *file, const char *examples) {
+  g_auto(GStrv) lines = g_strsplit(examples, "\n", -1);
+  fputs("\nexamples:\n", file);
+  for (guint i = 0; lines[i] != NULL; i++)
+    if (lines[i][0] != '\0') fprintf(file, "  %s\n", lines[i]);
+}
+
+void bl_help_command(FILE *file, const BlCommand *command) {
+  g_autofree char *name = bl_command_full_name(command);
+  fprintf(file, "usage: ballast %s%s%s\n\n%s", name, command->args[0] != '\0' ? " " : "",
+          command->args, command->text);
+  if (command->options != NULL) {
+    fputs("\noptions:\n", file);
+    print_options(file, command->options);
+  }
+  print_examples(file, command->examples);
+  if (command->group == NULL) return;
+  /* The model commands have a page each, the config commands one together. */
+  gboolean is_model = g_str_equal(command->group, "model");
+  fprintf(file, "\nOptions of every command: \"ballast help\". More: \"man ballast-%s%s%s\".\n",
+          command->group, is_model ? "-" : "", is_model ? command->name : "");
+}
