@@ -1,0 +1,126 @@
+"""Delete: all of one checkpoint, nothing of another."""
+import json
+import signal
+import time
+
+import pytest
+
+from support.walker import walk
+from test_import import interrupt
+
+
+@pytest.fixture
+def two(ballast, make_model):
+    ballast.do_import(make_model("a"), "a", "--model-id", "org/a")
+    ballast.do_import(make_model("b", seed=2), "b", "--model-id", "org/b")
+
+
+def gone(ballast, id):
+    found = walk(ballast.store)
+    found.assert_clean()
+    assert id not in found.statuses
+    assert not (ballast.store / "weight/models" / id).exists()
+
+
+def test_delete(ballast, two):
+    result = ballast.delete("a", json=True).json
+    assert result["n_objects"] > 0 and result["n_bytes"] > 0
+    gone(ballast, "a")
+    ballast.verify("b")
+    assert "a" in ballast.fails(3, "model", "delete", "a")
+
+
+def test_by_model_id(ballast, two):
+    ballast.delete("org/a")
+    gone(ballast, "a")
+    ballast.verify("org/b")
+
+
+def test_exact_case_only(ballast, make_model):
+    ballast.do_import(make_model("a"), "Name", "--model-id", "Org/Name")
+    ballast.do_import(make_model("b", seed=2), "name", "--model-id", "org/name")
+    ballast.delete("name")
+    gone(ballast, "name")
+    ballast.verify("Name")
+    ballast.fails(3, "model", "delete", "NAME")
+    ballast.verify("Org/Name")
+    ballast.fails(3, "model", "verify", "org/name")
+
+
+def test_what_several_names_mean(ballast, make_model):
+    ballast.do_import(make_model("a"), "a", "--model-id", "org/m", "--revision", "v1")
+    ballast.do_import(make_model("b", seed=2), "b", "--model-id", "org/m", "--revision", "v2")
+    error = ballast.fails(2, "model", "delete", "org/m")
+    assert "a" in error and "b" in error
+    ballast.delete("org/m@v1")
+    gone(ballast, "a")
+    ballast.verify("b")
+
+
+@pytest.mark.parametrize("fault", ["no JSON", "empty", "another's id", "wrong type", "newer schema", "directory of zeros"])
+def test_unreadable_manifest(ballast, two, fault):
+    file = ballast.store / "weight/models/a/manifest"
+    manifest = json.loads(file.read_bytes())
+    file.chmod(0o644)
+    if fault == "another's id":
+        manifest["checkpoint_id"] = "b"
+    elif fault == "wrong type":
+        manifest["files"] = 7
+    elif fault == "newer schema":
+        manifest["schema_version"] = 99
+    text = {"no JSON": "{", "empty": "", "directory of zeros": "\0" * 5000}.get(fault, json.dumps(manifest))
+    file.write_text(text)
+    assert ballast.status("a") == "CORRUPT"
+    for args in (["verify", "a"], ["pull", "a"], ["inspect", "a"]):
+        assert '"a"' in ballast.fails((1, 4), "model", *args)
+    ballast.delete("a")
+    gone(ballast, "a")
+    ballast.verify("b")
+
+
+def test_failed_import_is_deleted(ballast, make_model):
+    model = make_model("big", n_shards=8, n_tensors=2, tensor_bytes=16 << 20)
+    interrupt(ballast, model, signal.SIGINT)
+    assert ballast.status("m") == "FAILED"
+    ballast.delete("m")
+    gone(ballast, "m")
+
+
+def test_killed_delete_is_finished(ballast, make_model, preload, tmp_path):
+    ballast.do_import(make_model("a"), "a")
+    env = preload("faultshim", BALLAST_SHIM_ROOT=str(ballast.store), BALLAST_SHIM_COUNTER=str(tmp_path / "counter"),
+                  BALLAST_SHIM_AT="30", BALLAST_SHIM_DO="kill")
+    ballast.having(env=env)("model", "delete", "a", rc=-9)
+    walk(ballast.store).assert_no_orphans()
+    assert ballast.status("a") in ("FAILED", "DELETING")
+    ballast.fails((3, 4, 5), "model", "pull", "a")
+    ballast.delete("a")
+    gone(ballast, "a")
+
+
+def test_removal_that_fails_once_loses_nothing(ballast, make_model, preload, tmp_path, shims):
+    """An unlink that failed leaves its key in the manifest, so that the next delete finds it."""
+    from support.faults import Shim
+
+    shim = Shim(shims["faultshim"], tmp_path / "counter")
+    hit = 0
+    for at in range(1, 200, 3):
+        if ballast.status("a") is None:
+            ballast.do_import(tmp_path / "a" if (tmp_path / "a").exists() else make_model("a"), "a")
+        result = ballast.having(env=shim.env(ballast.store, "EIO", at))("model", "delete", "a", rc=None)
+        if shim.name is None:
+            break
+        if shim.name.startswith("unlink"):
+            hit += 1
+            walk(ballast.store).assert_no_orphans()
+            if result.rc != 0:
+                ballast.delete("a", rc=(0, 3))
+            gone(ballast, "a")
+    assert hit > 0
+
+
+def test_no_store_is_made_by_asking(ballast):
+    ballast.fails(3, "model", "delete", "a")
+    ballast.fails(3, "model", "verify", "a")
+    assert ballast("model", "list", json=True).json["checkpoints"] == []
+    assert not ballast.store.exists()
