@@ -172,8 +172,7 @@ static void print_checkpoint(const Checkpoint *checkpoint) {
   g_autofree char *sha256 = sha256_text(manifest->sha256);
   bl_out_fieldf("manifest", "schema %u, SHA-256 %s", manifest->schema_version, sha256);
   if (checkpoint->report == NULL) return;
-  bl_out_fieldf("tensors", "%" G_GUINT64_FORMAT, checkpoint->report->n_tensors);
-  bl_out_fieldf("parameters", "%s parameters",
+  bl_out_fieldf("tensors", "%" G_GUINT64_FORMAT ", %s parameters", checkpoint->report->n_tensors,
                 bl_count_format(text, checkpoint->report->n_parameters));
 }
 

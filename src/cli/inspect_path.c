@@ -25,8 +25,8 @@ static void print_file(BlCli *cli, const BlTensorReport *report, gboolean with_t
   bl_out_fieldf("size", "%s (%" G_GUINT64_FORMAT " bytes)", bl_size_format(size, file->size),
                 file->size);
   bl_out_field("header", bl_size_format(header, bl_tensor_table_header_size(table)));
-  bl_out_fieldf("tensors", "%" G_GUINT64_FORMAT, report->n_tensors);
-  bl_out_fieldf("parameters", "%s parameters", bl_count_format(count, report->n_parameters));
+  bl_out_fieldf("tensors", "%" G_GUINT64_FORMAT ", %s parameters", report->n_tensors,
+                bl_count_format(count, report->n_parameters));
   bl_tensor_report_print_pairs(cli, table);
   bl_tensor_report_print(report, FALSE, with_tensors);
 }

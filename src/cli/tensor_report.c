@@ -109,16 +109,26 @@ static const BlTensorReportFile *find_tensor(const BlTensorReport *report, guint
   return NULL;
 }
 
-static void fill_tensor_row(guint64 i, char **cells, gconstpointer user) {
+/* The first five columns; gives the tensor's file. */
+static const BlTensorReportFile *fill_tensor_cells(const BlTensorReport *report, guint64 i,
+                                                   char **cells) {
   BlTensor tensor;
   BlSizeText size;
-  const BlTensorReportFile *file = find_tensor(user, i, &tensor);
+  const BlTensorReportFile *file = find_tensor(report, i, &tensor);
   cells[0] = bl_name_display(tensor.name, tensor.name_size);
   cells[1] = bl_path_display(tensor.dtype);
   cells[2] = shape_text(&tensor);
   cells[3] = g_strdup_printf("%" G_GUINT64_FORMAT, tensor.offset);
   cells[4] = g_strdup(tensor.size_known ? bl_size_format(size, tensor.size) : "?");
-  cells[5] = bl_path_display(file->path);
+  return file;
+}
+
+static void fill_tensor_row(guint64 i, char **cells, gconstpointer user) {
+  fill_tensor_cells(user, i, cells);
+}
+
+static void fill_tensor_and_file_row(guint64 i, char **cells, gconstpointer user) {
+  cells[5] = bl_path_display(fill_tensor_cells(user, i, cells)->path);
 }
 
 static void fill_dtype_row(guint64 i, char **cells, gconstpointer user) {
@@ -176,8 +186,10 @@ void bl_tensor_report_print(const BlTensorReport *report, gboolean by_file, gboo
   }
   if (by_tensor && report->n_tensors > 0) {
     bl_out_line("%s", "");
-    bl_out_table(tensor_headings, G_N_ELEMENTS(tensor_headings) - (report->n_files == 1),
-                 report->n_tensors, fill_tensor_row, report);
+    /* One file needs no column that names it. */
+    gboolean is_one = report->n_files == 1;
+    bl_out_table(tensor_headings, G_N_ELEMENTS(tensor_headings) - is_one, report->n_tensors,
+                 is_one ? fill_tensor_row : fill_tensor_and_file_row, report);
   }
   print_remarks(report);
 }
