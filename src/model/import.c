@@ -177,7 +177,7 @@ static gboolean set_ref(Import *import, gboolean always, GError **error) {
   const BlImportResult *result = import->result;
   g_autoptr(GError) fault = NULL;
   g_autofree char *now = bl_ref_get(import->store, result->model_id, result->revision, &fault);
-  if (now == NULL && !g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+  if (now == NULL && fault != NULL) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
