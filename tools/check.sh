@@ -121,7 +121,7 @@ for stage in "$@"; do
 done
 case " $* " in
   *" --list "*)
-    printf '%s\n' $STAGES
+    echo "$STAGES" | tr ' ' '\n'
     exit 0
     ;;
 esac
@@ -130,6 +130,7 @@ esac
 deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK && deps_python && deps_models "$MODEL_MINILM" "$MODEL_SILERO" || exit 1
 mkdir -p "$LOGS"
 total_passed=0 total_failed=0 total_skipped=0
+# shellcheck disable=SC2048 # names without blanks
 for stage in ${*:-$STAGES}; do
   run_stage "$stage"
 done

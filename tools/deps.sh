@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034 # used by those who source it
 # What ballast's own tools need beside a shell, and how they get it. Sourced by them from the top folder:
 #
 #   . tools/deps.sh

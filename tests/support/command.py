@@ -54,6 +54,11 @@ class Ballast:
             **{k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")},
             **(env or {}),
         }
+        # A library that every run loads, beside what a test preloads.
+        preloads = [os.environ.get("BALLAST_PRELOAD"), (env or {}).get("LD_PRELOAD")]
+        preloads = list(dict.fromkeys(":".join(filter(None, preloads)).split(":")))
+        if preloads != [""]:
+            self.env["LD_PRELOAD"] = ":".join(preloads)
 
     def having(self, store=None, env=None, prefix=None, cwd=None):
         """The same command with another store, more environment, or run by another program."""

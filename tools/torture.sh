@@ -1,0 +1,89 @@
+#!/bin/sh
+# The long forms of the tests, hours of them: sh tools/torture.sh [STAGE…]
+#
+# Stages: fault valgrind tsan fuzz chroot. Each is one line; what it printed is in build/logs/torture-<stage>.log.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tools/deps.sh
+
+STAGES="fault valgrind tsan fuzz chroot"
+JOBS=2
+FUZZ_SECONDS=${FUZZ_SECONDS:-600}
+
+stage_fault() {
+  deps_as_root unshare --mount --propagation private \
+    env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 BALLAST_TORTURE=1 \
+    build/venv/bin/python -m pytest -n "$JOBS" --dist worksteal -o timeout=36000 tests/fault
+}
+
+stage_valgrind() {
+  deps_ninja build -j "$JOBS" && G_SLICE=always-malloc meson test -C build --no-rebuild --num-processes "$JOBS" \
+    --timeout-multiplier 30 --print-errorlogs --logbase valgrind \
+    --wrapper "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
+}
+
+# GLib is not built for the thread sanitizer: the preloaded library tells it what GLib's locks order.
+stage_tsan() {
+  DEPS_SETUP="-Db_sanitize=thread -Db_lundef=false -Doptimization=1"
+  deps_ninja build-tsan -j "$JOBS" || return 1
+  shim=$(pwd)/build-tsan/tests/fault/tsanshim.so
+  TSAN_OPTIONS="exitcode=99:halt_on_error=0" meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
+    --timeout-multiplier 10 --print-errorlogs --wrapper "env LD_PRELOAD=$shim" || return 1
+  TSAN_OPTIONS="exitcode=99" deps_as_root unshare --mount --propagation private \
+    env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=exitcode=99 BALLAST_PRELOAD="$shim" \
+    build/venv/bin/python -m pytest -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast \
+    -m "not heavy" tests/e2e tests/fault/test_race.py
+}
+
+# Each target starts from its corpus; what it finds is left in build-fuzz/ under the name libFuzzer gives it.
+stage_fuzz() {
+  # shellcheck disable=SC2097,SC2098 # for meson
+  [ -e build-fuzz/build.ninja ] || CC=clang-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined \
+    -Db_lundef=false -Doptimization=1 || return 1
+  ninja -C build-fuzz -j "$JOBS" || return 1
+  for target in build-fuzz/tests/fuzz/fuzz_*; do
+    if [ ! -f "$target" ] || [ ! -x "$target" ]; then continue; fi
+    name=${target##*/fuzz_}
+    mkdir -p "build-fuzz/corpus/$name"
+    "$target" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=1024 -workers=0 \
+      -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name" || return 1
+  done
+}
+
+# The demo where nothing is installed: a Debian of its own, with this machine's package sources.
+stage_chroot() {
+  deps_root=$(mktemp -d /var/tmp/ballast-chroot-XXXXXX) || return 1
+  deps_as_root unshare --mount --propagation private sh tools/chroot-demo.sh "$deps_root"
+  chroot_rc=$?
+  deps_as_root rm -rf --one-file-system "$deps_root"
+  return $chroot_rc
+}
+
+for stage in "$@"; do
+  case " $STAGES " in
+    *" $stage "*) ;;
+    *)
+      echo "torture.sh: no stage \"$stage\"; there are: $STAGES" >&2
+      exit 2
+      ;;
+  esac
+done
+
+# shellcheck disable=SC2086 # lists of names
+deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK $DEPS_LONG && deps_python &&
+  deps_models "$MODEL_MINILM" "$MODEL_SILERO" || exit 1
+mkdir -p build/logs
+deps_ninja build -j "$JOBS" >build/logs/torture-build.log 2>&1 || {
+  tail -n 40 build/logs/torture-build.log
+  exit 1
+}
+n_failed=0
+# shellcheck disable=SC2048 # names without blanks
+for stage in ${*:-$STAGES}; do
+  log=build/logs/torture-$stage.log
+  started=$(date +%s)
+  if "stage_$stage" >"$log" 2>&1 </dev/null; then verdict=ok; else verdict=FAILED n_failed=$((n_failed + 1)); fi
+  printf '%-10s %-6s %6d s\n' "$stage" "$verdict" $(($(date +%s) - started))
+  [ "$verdict" = ok ] || tail -n 40 "$log" | sed 's/^/    /'
+done
+[ "$n_failed" -eq 0 ]
