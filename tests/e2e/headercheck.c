@@ -1,5 +1,6 @@
-/* Reads paths on standard input, one a line, and prints one line for each: the verdict on its header ("ok" or the error's name), a tab, and
- * for "ok" the tensors, their bytes and the notes, else the message. One process judges thousands of files. */
+/* Reads paths on standard input, one a line, and prints one line for each: the verdict on its
+ * header ("ok" or the error's name), a tab, and for "ok" the tensors, their bytes and the notes,
+ * else the message. One process judges thousands of files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ int main(void) {
   while (fgets(line, sizeof line, stdin) != NULL) {
     g_autoptr(GError) error = NULL;
     line[strcspn(line, "\n")] = '\0';
-    if (!judge(line, &error)) printf("%s\t%s\n", bl_error_name(bl_error_code(error)), error->message);
+    if (!judge(line, &error))
+      printf("%s\t%s\n", bl_error_name(bl_error_code(error)), error->message);
   }
   return ferror(stdin) || fflush(stdout) != 0 ? 1 : 0;
 }
