@@ -154,16 +154,17 @@ static BlClaim *try_put(BlStore *store, const char *prefix, const char *operatio
   return claim;
 }
 
-/* What is known of the owner without watching its heartbeat. */
+/* What is known of the owner without watching its heartbeat. A lock is as good as its owner's life
+ * where locks work, but across boots only a held one says something. */
 static BlClaimState judge(BlStore *store, const char *key, const BlOwner *owner) {
   BlOwnerState state = bl_owner_judge(owner);
-  if (state == BL_OWNER_ALIVE) return BL_CLAIM_LIVE;
-  if (state == BL_OWNER_DEAD) return BL_CLAIM_DEAD;
   BlHoldState hold = BL_HOLD_UNKNOWN;
   if (bl_store_can(store, BL_STORE_CAN_HOLD) && !bl_store_is_held(store, key, &hold, NULL))
     return BL_CLAIM_UNKNOWN;
   if (hold == BL_HOLD_HELD) return BL_CLAIM_LIVE;
-  return hold == BL_HOLD_FREE && state == BL_OWNER_SAME_BOOT ? BL_CLAIM_DEAD : BL_CLAIM_UNKNOWN;
+  if (hold == BL_HOLD_FREE && state != BL_OWNER_ELSEWHERE) return BL_CLAIM_DEAD;
+  if (state == BL_OWNER_ALIVE) return BL_CLAIM_LIVE;
+  return state == BL_OWNER_DEAD ? BL_CLAIM_DEAD : BL_CLAIM_UNKNOWN;
 }
 
 static char *load_beat(BlStore *store, const char *prefix, const BlOwner *owner) {
