@@ -3,18 +3,65 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/path.h"
 #include "model/key.h"
+#include "model/layout.h"
+
+static gboolean open_source(gpointer user, guint64 i, BlByteSource *bytes, GError **error) {
+  BlSourceState state;
+  bl_autofd fd = bl_source_open_file(user, i, &state, error);
+  if (fd < 0 || !bl_byte_source_from_fd(bytes, fd, error)) return FALSE;
+  bl_fd_steal(&fd);
+  return TRUE;
+}
+
+static void close_source(gpointer user, BlByteSource *bytes) {
+  (void)user;
+  bl_byte_source_close_fd(bytes);
+}
+
+static gboolean is_left_out(gpointer user, const char *path) {
+  return bl_source_has_path(user, path);
+}
+
+/* Every finding becomes a note, but for the first error where errors count. */
+static gboolean judge_findings(const BlLayoutResult *result, gboolean force, BlJob *job,
+                               GError **error) {
+  const BlLayoutFinding *fault = NULL;
+  for (guint i = 0; i < result->findings->len; i++) {
+    const BlLayoutFinding *finding = g_ptr_array_index(result->findings, i);
+    if (finding->level == BL_LAYOUT_ERROR && !force && fault == NULL)
+      fault = finding;
+    else
+      bl_job_note(job, BL_NOTE_WARNING, "%s", finding->text);
+  }
+  return fault == NULL ||
+         bl_error_set(error, BL_ERROR_CORRUPT, "%s (--force imports it all the same)", fault->text);
+}
 
 gboolean bl_import_check_source(BlSource *source, const BlImportOptions *options, BlJob *job,
                                 GError **error) {
-  (void)job;
-  if (options->force || source->n_files > 0) return TRUE;
   g_autofree char *shown = bl_path_display(options->source);
-  return bl_error_set(error, BL_ERROR_CORRUPT,
-                      "source \"%s\" has no files to import (is it the right folder? --force "
-                      "imports it all the same)",
-                      shown);
+  if (!options->force && source->n_files == 0)
+    return bl_error_set(
+        error, BL_ERROR_CORRUPT,
+        "source \"%s\" has no files to import (is it the right folder? --force imports it all "
+        "the same)",
+        shown);
+  g_autofree BlLayoutFile *files = g_new(BlLayoutFile, source->n_files);
+  for (guint64 i = 0; i < source->n_files; i++)
+    files[i] = (BlLayoutFile){.path = source->files[i].path, .size = source->files[i].size};
+  BlLayoutInput input = {.files = files,
+                         .n_files = source->n_files,
+                         .open = open_source,
+                         .close = close_source,
+                         .is_left_out = is_left_out,
+                         .user = source};
+  g_autoptr(BlLayoutResult) result = bl_layout_check(&input, FALSE, error);
+  if (result != NULL && judge_findings(result, options->force, job, error)) return TRUE;
+  g_prefix_error(error, "source \"%s\": ", shown);
+  return FALSE;
 }
 
 /* A chunk's number has eight digits. */

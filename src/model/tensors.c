@@ -25,6 +25,11 @@ gboolean bl_byte_source_from_fd(BlByteSource *source, int fd, GError **error) {
   return TRUE;
 }
 
+void bl_byte_source_close_fd(BlByteSource *source) {
+  int fd = GPOINTER_TO_INT(source->user);
+  bl_fd_clear(&fd);
+}
+
 static void dtype_clear(gpointer data) {
   g_free(((BlTensorDtype *)data)->name);
 }

@@ -14,6 +14,8 @@ typedef struct {
 } BlByteSource;
 /* A source over a descriptor, which it borrows. */
 gboolean bl_byte_source_from_fd(BlByteSource *source, int fd, GError **error);
+/* Closes the descriptor of such a source: for owners that keep it nowhere else. */
+void bl_byte_source_close_fd(BlByteSource *source);
 
 typedef enum {
   BL_MODEL_FORMAT_NONE,
