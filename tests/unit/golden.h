@@ -90,7 +90,7 @@ static inline void assert_golden(BlStore *store, const char *key, const char *na
 
 /* Replaces the first `from` in the text; it must be there. */
 static inline char *with_change(const char *text, const char *from, const char *to) {
-  const char *at = strstr(text, from);
-  g_assert_nonnull(at);
-  return g_strdup_printf("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+  g_auto(GStrv) halves = g_strsplit(text, from, 2);
+  g_assert_cmpuint(g_strv_length(halves), ==, 2);
+  return g_strconcat(halves[0], to, halves[1], NULL);
 }
