@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/dir_impl.h"
 
 #define MAX_FOLDERS 3
 
@@ -33,6 +34,9 @@ gboolean bl_dir_name_from_key(const char *key, BlDirName *name, GError **error) 
     append_part(out, part, size);
     part += size + 1;
   }
+  /* The store's own file is no object: a key of its name, in any case, gets another. */
+  if (n_slashes == 0 && g_ascii_strcasecmp(key, BL_DIR_FILE) == 0)
+    g_string_printf(file, "%%%02X%s", (guint8)key[0], key + 1);
   if (file->len >= sizeof name->name || folder->len >= sizeof name->folder)
     return bl_error_set(error, BL_ERROR_INVALID, "key \"%s\" is too long for a local store", key);
   memcpy(name->folder, folder->str, folder->len + 1);
