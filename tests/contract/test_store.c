@@ -1,0 +1,154 @@
+#include <glib/gstdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "contract/contract.h"
+
+/* More folders to test on, such as loop-mounted file systems: "vfat=/mnt/v:xfs=/mnt/x". */
+#define DIRS_VARIABLE "BALLAST_TEST_DIRS"
+
+static gint n_stores;
+
+void contract_put(BlStore *store, const char *key, const char *text) {
+  must(bl_store_put(store, key, text, strlen(text), 0, &error));
+}
+
+void contract_check(BlStore *store, const char *key, const char *text) {
+  g_autofree char *bytes = NULL;
+  gsize size = 0;
+  must(bl_store_load(store, key, 1 << 20, &bytes, &size, &error));
+  g_assert_cmpmem(bytes, size, text, strlen(text));
+}
+
+void contract_check_absent(BlStore *store, const char *key) {
+  guint64 size;
+  must_fail(BL_ERROR_NOT_FOUND, bl_store_size(store, key, &size, &error));
+}
+
+static gboolean collect_key(const char *key, guint64 size, gpointer user, GError **error) {
+  (void)size;
+  (void)error;
+  g_ptr_array_add(user, g_strdup(key));
+  return TRUE;
+}
+
+static gint compare_keys(gconstpointer a, gconstpointer b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+char *contract_list(BlStore *store, const char *prefix) {
+  g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+  must(bl_store_list(store, prefix, collect_key, keys, &error));
+  g_ptr_array_sort(keys, compare_keys);
+  g_ptr_array_add(keys, NULL);
+  return g_strjoinv(" ", (char **)keys->pdata);
+}
+
+guint8 *contract_bytes(gsize size, guint seed) {
+  guint8 *bytes = g_malloc(MAX(size, 1));
+  for (gsize i = 0; i < size; i++) bytes[i] = (guint8)((i + seed) * 2654435761u >> 11);
+  return bytes;
+}
+
+pid_t contract_fork(const Fixture *f, ContractChild func, gpointer user) {
+  pid_t pid = fork();
+  g_assert_cmpint(pid, >=, 0);
+  if (pid > 0) return pid;
+  BlStore *store = bl_store_open(f->url, FALSE, NULL);
+  int code = store != NULL ? func(store, user) : 99;
+  bl_store_free(store);
+  _exit(code);
+}
+
+int contract_wait(pid_t pid) {
+  int status;
+  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void set_up(Fixture *f, gconstpointer data) {
+  f->target = data;
+  int n = g_atomic_int_add(&n_stores, 1);
+  g_autofree char *base = NULL;
+  if (f->target->root != NULL) {
+    f->folder = g_strdup_printf("%s/ballast-contract-%d-%d", f->target->root, getpid(), n);
+    g_assert_cmpint(g_mkdir(f->folder, 0777), ==, 0);
+    base = g_strconcat(f->folder, "/store", NULL);
+  } else {
+    base = g_strdup_printf("memory:contract-%d", n);
+  }
+  f->url = g_strconcat(f->target->with_fault ? "fault::" : "", base, NULL);
+  must((f->store = bl_store_open(f->url, TRUE, &error)));
+  must((f->other = bl_store_open(f->url, FALSE, &error)));
+}
+
+static void remove_all(const char *path) {
+  GDir *dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
+  const char *name;
+  while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
+    g_autofree char *child = g_build_filename(path, name, NULL);
+    remove_all(child);
+  }
+  if (dir != NULL) g_dir_close(dir);
+  g_remove(path);
+}
+
+static void tear_down(Fixture *f, gconstpointer data) {
+  (void)data;
+  bl_store_free(f->store);
+  bl_store_free(f->other);
+  if (f->folder != NULL) remove_all(f->folder);
+  g_free(f->folder);
+  g_free(f->url);
+}
+
+static void add_tests(Target *target, const ContractTest *tests) {
+  for (; tests->name != NULL; tests++) {
+    if (tests->needs_processes && target->root == NULL) continue;
+    g_autofree char *path = g_strconcat("/store/", target->name, "/", tests->name, NULL);
+    g_test_add_vtable(path, sizeof(Fixture), target, (GTestFixtureFunc)(void (*)(void))set_up,
+                      (GTestFixtureFunc)(void (*)(void))tests->func,
+                      (GTestFixtureFunc)(void (*)(void))tear_down);
+  }
+}
+
+static void target_free(gpointer data) {
+  Target *target = data;
+  g_free(target->name);
+  g_free(target->root);
+  g_free(target);
+}
+
+static void add_target(GPtrArray *targets, const char *name, const char *root,
+                       gboolean with_fault) {
+  Target *target = g_new(Target, 1);
+  *target = (Target){g_strdup(name), g_strdup(root), with_fault, g_str_has_prefix(name, "vfat")};
+  g_ptr_array_add(targets, target);
+  add_tests(target, contract_objects);
+  add_tests(target, contract_names);
+  add_tests(target, contract_holds);
+  add_tests(target, contract_races);
+  add_tests(target, contract_random);
+}
+
+static void add_given_folders(GPtrArray *targets) {
+  g_auto(GStrv) dirs = g_strsplit(g_getenv(DIRS_VARIABLE), ":", -1);
+  for (char **dir = dirs; *dir != NULL; dir++) {
+    char *equals = strchr(*dir, '=');
+    if (equals == NULL) g_error("%s: \"%s\" is not NAME=FOLDER", DIRS_VARIABLE, *dir);
+    *equals = '\0';
+    add_target(targets, *dir, equals + 1, FALSE);
+  }
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_setenv("BALLAST_TESTING", "1", TRUE);
+  g_autoptr(GPtrArray) targets = g_ptr_array_new_with_free_func(target_free);
+  add_target(targets, "memory", NULL, FALSE);
+  add_target(targets, "fault-memory", NULL, TRUE);
+  add_target(targets, "dir", g_get_tmp_dir(), FALSE);
+  add_target(targets, "fault-dir", g_get_tmp_dir(), TRUE);
+  if (g_getenv(DIRS_VARIABLE) != NULL) add_given_folders(targets);
+  return g_test_run();
+}
