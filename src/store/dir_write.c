@@ -164,7 +164,7 @@ static gboolean writer_write(BlStoreWriter *base, const void *data, gsize size, 
 
 static gboolean writer_commit(BlStoreWriter *base, GError **error) {
   DirWriter *writer = (DirWriter *)base;
-  gboolean is_lost;
+  gboolean is_lost = FALSE;
   if (draft_publish(&writer->draft, writer->flags, &is_lost, error)) return TRUE;
   if (is_lost) {
     g_clear_error(error);
