@@ -5,6 +5,7 @@
 #include "golden.h"
 #include "model/manifest_parse.h"
 #include "store/claim.h"
+#include "store/fault.h"
 
 #define CAPS_WITHOUT_FD (BL_MEMORY_STORE_CAPS & ~BL_STORE_CAN_OPEN_FD)
 
@@ -395,6 +396,34 @@ static void test_load_ready(void) {
   assert_same(loaded, ready);
 }
 
+/* Whatever fails, the manifest that was there stays, and is read again. */
+static void test_save_faults(void) {
+  g_autoptr(BlStore) store = bl_fault_store_new(bl_memory_store_new(BL_MEMORY_STORE_CAPS));
+  g_autoptr(GError) error = NULL;
+  g_autoptr(BlManifest) failed = golden_manifest(FALSE), ready = golden_manifest(TRUE);
+  bl_manifest_save(store, failed, &error);
+  g_assert_no_error(error);
+  BlFaultRule rule = {
+      .op = BL_FAULT_ANY, .n = 1, .times = 1, .fails = TRUE, .code = BL_ERROR_NO_SPACE};
+  for (;; rule.n++) {
+    bl_fault_store_set_rule(store, &rule);
+    gboolean saved = bl_manifest_save(store, ready, &error);
+    guint64 n_hits = bl_fault_store_n_hits(store);
+    bl_fault_store_set_rule(store, &(BlFaultRule){0});
+    if (n_hits == 0) break;
+    g_assert_false(saved);
+    g_assert_error(error, BL_ERROR, BL_ERROR_NO_SPACE);
+    g_assert_true(
+        g_str_has_prefix(error->message, "checkpoint \"" GOLDEN_ID "\": writing its manifest: "));
+    g_clear_error(&error);
+    g_autoptr(BlManifest) loaded = bl_manifest_load(store, GOLDEN_ID, 0, &error);
+    g_assert_no_error(error);
+    assert_same(loaded, failed);
+  }
+  g_assert_no_error(error);
+  g_assert_cmpuint(rule.n, >, 3); /* open, write, commit */
+}
+
 static void test_types(void) {
   g_autoptr(BlManifest) manifest = bl_manifest_new("x", "m", "r", "s");
   const char *weights[] = {"a.bin", "a.CKPT", "d/a.gguf", "a.pt", "a.pth", "a.SafeTensors", ".bin"};
@@ -504,6 +533,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/manifest/every-truncation", test_every_truncation);
   g_test_add_func("/manifest/not-found", test_not_found);
   g_test_add_func("/manifest/load-ready", test_load_ready);
+  g_test_add_func("/manifest/save-faults", test_save_faults);
   g_test_add_func("/manifest/types", test_types);
   g_test_add_func("/manifest/finish", test_finish);
   g_test_add_func("/manifest/most-files", test_most_files);
