@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #define PATH_SIZE_MAX 4095
@@ -9,17 +10,17 @@
 
 #define NOT_UTF8 0x80000000u
 
-static gboolean check_part(const char *part, gsize size, const char *shown, GError **error) {
-  if (size == 0)
-    return bl_error_set(error, BL_ERROR_INVALID, "path \"%s\": has an empty part", shown);
-  if (size > PART_SIZE_MAX)
-    return bl_error_set(error, BL_ERROR_INVALID,
-                        "path \"%s\": a part is %" G_GSIZE_FORMAT " bytes long (at most %d)", shown,
-                        size, PART_SIZE_MAX);
-  if (part[0] == '.' && (size == 1 || (size == 2 && part[1] == '.')))
-    return bl_error_set(error, BL_ERROR_INVALID, "path \"%s\": has the part \"%.*s\"", shown,
-                        (int)size, part);
-  return TRUE;
+static gboolean refuse(const char *path, gsize size, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
+
+static gboolean refuse(const char *path, gsize size, GError **error, const char *format, ...) {
+  g_autofree char *copy = g_strndup(path, size);
+  g_autofree char *shown = bl_path_display(copy);
+  va_list args;
+  va_start(args, format);
+  g_autofree char *fault = g_strdup_vprintf(format, args);
+  va_end(args);
+  return bl_error_set(error, BL_ERROR_INVALID, "path \"%s\": %s", shown, fault);
 }
 
 gboolean bl_path_check(const char *path, gsize size, GError **error) {
@@ -27,20 +28,20 @@ gboolean bl_path_check(const char *path, gsize size, GError **error) {
   if (size > PATH_SIZE_MAX)
     return bl_error_set(error, BL_ERROR_INVALID, "path of %" G_GSIZE_FORMAT " bytes (at most %d)",
                         size, PATH_SIZE_MAX);
-  g_autofree char *copy = g_strndup(path, size);
-  g_autofree char *shown = bl_path_display(copy);
-  if (memchr(path, '\0', size) != NULL)
-    return bl_error_set(error, BL_ERROR_INVALID, "path \"%s…\": has a NUL byte", shown);
-  if (!g_utf8_validate(path, (gssize)size, NULL))
-    return bl_error_set(error, BL_ERROR_INVALID, "path \"%s\": is not UTF-8", shown);
-  if (path[0] == '/')
-    return bl_error_set(error, BL_ERROR_INVALID, "path \"%s\": is absolute", shown);
+  if (memchr(path, '\0', size) != NULL) return refuse(path, size, error, "has a NUL byte");
+  if (!g_utf8_validate(path, (gssize)size, NULL)) return refuse(path, size, error, "is not UTF-8");
+  if (path[0] == '/') return refuse(path, size, error, "is absolute");
 
   const char *end = path + size;
   for (const char *part = path;;) {
     const char *slash = memchr(part, '/', (gsize)(end - part));
-    const char *part_end = slash != NULL ? slash : end;
-    if (!check_part(part, (gsize)(part_end - part), shown, error)) return FALSE;
+    gsize part_size = (gsize)((slash != NULL ? slash : end) - part);
+    if (part_size == 0) return refuse(path, size, error, "has an empty part");
+    if (part_size > PART_SIZE_MAX)
+      return refuse(path, size, error, "a part is %" G_GSIZE_FORMAT " bytes long (at most %d)",
+                    part_size, PART_SIZE_MAX);
+    if (part[0] == '.' && (part_size == 1 || (part_size == 2 && part[1] == '.')))
+      return refuse(path, size, error, "has the part \"%.*s\"", (int)part_size, part);
     if (slash == NULL) return TRUE;
     part = slash + 1;
   }

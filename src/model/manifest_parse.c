@@ -275,12 +275,11 @@ static gboolean keep_record(Parse *parse, Record *record, GError **error) {
   return TRUE;
 }
 
-static gboolean check_seen(const Parse *parse, const char *const *names, int n_names, guint needed,
-                           guint seen, const char *where, GError **error) {
+/* The first needed member that was not seen; NULL where all were. */
+static const char *find_missing(const char *const *names, int n_names, guint needed, guint seen) {
   for (int i = 0; i < n_names; i++)
-    if ((needed & ~seen & 1u << i) != 0)
-      return fail(parse, error, "%s\"%s\" is missing", where, names[i]);
-  return TRUE;
+    if ((needed & ~seen & 1u << i) != 0) return names[i];
+  return NULL;
 }
 
 static gboolean read_record(Parse *parse, Record *record, GError **error) {
@@ -288,11 +287,10 @@ static gboolean read_record(Parse *parse, Record *record, GError **error) {
   int member;
   while ((member = next_member(parse, record_names, N_RECORD, &seen, error)) != N_RECORD)
     if (member < 0 || !read_record_member(parse, record, member, error)) return FALSE;
-  g_autofree char *shown = record->path != NULL ? bl_path_display(record->path) : g_strdup("?");
-  g_autofree char *where = g_strdup_printf("file \"%s\": ", shown);
   const guint optional = 1u << CHUNKS | 1u << CHUNK_SIZE;
-  return check_seen(parse, record_names, N_RECORD, ~optional, seen, where, error) &&
-         keep_record(parse, record, error);
+  const char *missing = find_missing(record_names, N_RECORD, ~optional, seen);
+  if (missing != NULL) return fail_file(parse, record->path, error, "\"%s\" is missing", missing);
+  return keep_record(parse, record, error);
 }
 
 static gboolean read_files(Parse *parse, GError **error) {
@@ -373,7 +371,8 @@ static gboolean read_document(Parse *parse, GError **error) {
     return bl_error_set(error, BL_ERROR_UNSUPPORTED,
                         "%s: schema %u; this version of ballast reads 1 and %u", parse->what,
                         parse->manifest->schema_version, BL_MANIFEST_SCHEMA);
-  return check_seen(parse, header_names, N_HEADER, ~0u, seen, "", error);
+  const char *missing = find_missing(header_names, N_HEADER, ~0u, seen);
+  return missing == NULL || fail(parse, error, "\"%s\" is missing", missing);
 }
 
 static gboolean check_header(Parse *parse, GError **error) {
