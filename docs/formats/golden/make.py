@@ -1,4 +1,4 @@
-"""Writes the golden files of the model cache's objects into a folder (default: this one).
+"""Writes the golden files of docs/formats into a folder (default: this one).
 
 It shares no code with ballast: Python's json and hashlib, and CRC32C by its definition. The tests run it
 and compare, so the files here are what both make.
@@ -160,6 +160,12 @@ def documents():
             "start_time": 123456,
             "started_at": 1700000000,
         },
+        "store.json": {
+            "format": "ballast-dir",
+            "version": 1,
+            "features": {"compatible": [], "read_only_compatible": [], "incompatible": []},
+            "shared": "umask",
+        },
     }
 
 
@@ -167,7 +173,8 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     for name, document in documents().items():
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        (folder / name).write_bytes(text.encode())
+        end = "\n" if name == "store.json" else ""  # the one file that people edit
+        (folder / name).write_bytes((text + end).encode())
 
 
 if __name__ == "__main__":
