@@ -33,9 +33,10 @@ gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output,
 gboolean bl_pull_file(BlStore *store, const char *checkpoint_id, const char *path,
                       const char *output, const BlPullOptions *options, BlJob *job,
                       BlPullResult *result, GError **error);
-/* Checked bytes [first, last] (last G_MAXUINT64: to the end) of one file to fd. Each block is checked by its digest
- * before it is written, a whole file by SHA-256 as well: where only that fails, it is CORRUPT though all was written. A file
- * without digests is hashed whole before its first byte is written, and again with it. A pipe that nobody reads any
- * more (EPIPE) is a quiet end; the caller has SIGPIPE ignored. */
+/* Checked bytes [first, last] (last G_MAXUINT64: to the end) of one file to fd. Each block is
+ * checked by its digest before it is written, a whole file by SHA-256 as well: where only that
+ * fails, it is CORRUPT though all was written. A file without digests is hashed whole before its
+ * first byte is written, and again with it. A pipe that nobody reads any more (EPIPE) is a quiet
+ * end; the caller has SIGPIPE ignored. */
 gboolean bl_cat(BlStore *store, const char *checkpoint_id, const char *path, guint64 first,
                 guint64 last, int fd, BlJob *job, GError **error);

@@ -70,6 +70,9 @@ gboolean bl_pull_choose_link(BlPull *pull, GError **error);
 /* Hashes the bytes of a descriptor. */
 gboolean bl_pull_hash_fd(BlPull *pull, int fd, guint64 size, guint worker, BlHasher **hasher,
                          GError **error);
+/* For bytes that were shared, not read: hashes the descriptor where that is asked (CORRUPT where it
+ * is not the file), else only counts them. */
+gboolean bl_pull_check_linked(BlPull *pull, guint64 file, int fd, guint worker, GError **error);
 /* Makes every file that is ABSENT or DIFFERS, durably. Where that fails, what was made whole is in
  * place all the same. */
 gboolean bl_pull_make_files(BlPull *pull, GError **error);

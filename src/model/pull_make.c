@@ -168,8 +168,7 @@ static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, G
          check_hash(pull, file, hasher, error);
 }
 
-/* What is left to do once a file's bytes are in place without having been read. */
-static gboolean check_linked(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
+gboolean bl_pull_check_linked(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
   guint64 size = pull->manifest->files[file].size;
   BlHasher *hasher;
   if (pull->options->verify)
@@ -193,7 +192,7 @@ static gboolean fail_no_reflink(const BlPull *pull, GError **error) {
 static gboolean reflink_content(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
   bl_autofd object = bl_pull_open_object(pull, file, error);
   if (object < 0) return FALSE;
-  if (ioctl(fd, FICLONE, object) == 0) return check_linked(pull, file, fd, worker, error);
+  if (ioctl(fd, FICLONE, object) == 0) return bl_pull_check_linked(pull, file, fd, worker, error);
   if (!is_no_reflink(errno)) return bl_error_set_errno(error, errno, "reflinking");
   if (pull->options->link == BL_LINK_REFLINK) return fail_no_reflink(pull, error);
   return copy_content(pull, file, fd, worker, error);
@@ -236,7 +235,7 @@ static gboolean fail_hardlink(const BlPull *pull, int errnum, GError **error) {
 static gboolean make_link(BlPull *pull, guint64 file, const BlTargetPlace *place, guint worker,
                           GError **error) {
   bl_autofd object = bl_pull_open_object(pull, file, error);
-  if (object < 0 || !check_linked(pull, file, object, worker, error)) return FALSE;
+  if (object < 0 || !bl_pull_check_linked(pull, file, object, worker, error)) return FALSE;
   if (bl_pull_how(pull, file) == BL_LINK_HARDLINK) {
     g_autofree char *proc = g_strdup_printf("/proc/self/fd/%d", object);
     return linkat(AT_FDCWD, proc, place->temp_folder_fd, place->temp, AT_SYMLINK_FOLLOW) == 0 ||

@@ -69,11 +69,9 @@ static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace 
     return bl_error_set_errno(error, errno, "\"%s\" is there and cannot be compared", shown);
   }
   if (!S_ISREG(status.st_mode) || (guint64)status.st_size != record->size) return TRUE;
-  if (bl_pull_how(pull, file) == BL_LINK_HARDLINK && !pull->options->verify &&
-      is_same_object(pull, file, fd)) {
-    bl_job_add_bytes(pull->job, record->size);
+  if (bl_pull_how(pull, file) == BL_LINK_HARDLINK && is_same_object(pull, file, fd)) {
     *state = BL_PULL_RIGHT;
-    return TRUE;
+    return bl_pull_check_linked(pull, file, fd, worker, error);
   }
   guint8 sha256[BL_SHA256_SIZE];
   BlHasher *hasher;
@@ -91,17 +89,19 @@ static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace 
 }
 
 /* A symbolic link is right only where it is the one that this pull would make. */
-static BlPullState examine_symlink(const BlPull *pull, guint64 file, const BlTargetPlace *place) {
+static gboolean examine_symlink(BlPull *pull, guint64 file, const BlTargetPlace *place,
+                                guint worker, BlPullState *state, GError **error) {
   char link[PATH_MAX];
-  if (bl_pull_how(pull, file) != BL_LINK_SYMLINK || pull->options->verify) return BL_PULL_DIFFERS;
+  *state = BL_PULL_DIFFERS;
+  if (bl_pull_how(pull, file) != BL_LINK_SYMLINK) return TRUE;
   gssize n = readlinkat(place->folder_fd, place->name, link, sizeof link - 1);
   bl_autofd object = bl_pull_open_object(pull, file, NULL);
-  if (n < 0 || object < 0) return BL_PULL_DIFFERS;
+  if (n < 0 || object < 0) return TRUE;
   link[n] = '\0';
   g_autofree char *path = bl_pull_object_path(object, NULL);
-  if (g_strcmp0(path, link) != 0) return BL_PULL_DIFFERS;
-  bl_job_add_bytes(pull->job, pull->manifest->files[file].size);
-  return BL_PULL_RIGHT;
+  if (g_strcmp0(path, link) != 0) return TRUE;
+  *state = BL_PULL_RIGHT;
+  return bl_pull_check_linked(pull, file, object, worker, error);
 }
 
 static gboolean examine_place(BlPull *pull, guint64 file, const BlTargetPlace *place, guint worker,
@@ -113,10 +113,7 @@ static gboolean examine_place(BlPull *pull, guint64 file, const BlTargetPlace *p
     return errno == ENOENT || bl_error_set_errno(error, errno, "\"%s\"", shown);
   }
   if (S_ISREG(status.st_mode)) return examine_regular(pull, file, place, worker, state, error);
-  if (S_ISLNK(status.st_mode)) {
-    *state = examine_symlink(pull, file, place);
-    return TRUE;
-  }
+  if (S_ISLNK(status.st_mode)) return examine_symlink(pull, file, place, worker, state, error);
   return bl_error_set(
       error, BL_ERROR_EXISTS,
       "\"%s\" is %s where a file must go (move it away, or choose another --output)", shown,
