@@ -69,11 +69,9 @@ run_meson_tests() {
   return $run_rc
 }
 
-# As root, for loop devices and other users; in a mount namespace of its own, so that nothing stays mounted.
 run_pytest() {
-  deps_as_root unshare --mount --propagation private \
-    env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS="$ASAN_OPTIONS" UBSAN_OPTIONS="$UBSAN_OPTIONS" \
-    build/venv/bin/python -m pytest -n "$JOBS" --dist worksteal --junitxml "$junit" "$@"
+  deps_as_root env ASAN_OPTIONS="$ASAN_OPTIONS" UBSAN_OPTIONS="$UBSAN_OPTIONS" \
+    sh tools/pytest.sh -n "$JOBS" --dist worksteal --junitxml "$junit" "$@"
 }
 
 # Runs one stage, adds its cases to the totals, and says how it went. A stage without test cases of its own is one case.

@@ -11,9 +11,8 @@ JOBS=2
 FUZZ_SECONDS=${FUZZ_SECONDS:-600}
 
 stage_fault() {
-  deps_as_root unshare --mount --propagation private \
-    env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 BALLAST_TORTURE=1 \
-    build/venv/bin/python -m pytest -n "$JOBS" --dist worksteal -o timeout=36000 tests/fault
+  deps_as_root env BALLAST_TORTURE=1 \
+    sh tools/pytest.sh -n "$JOBS" --dist worksteal -o timeout=36000 tests/fault
 }
 
 stage_valgrind() {
@@ -29,10 +28,9 @@ stage_tsan() {
   shim=$(pwd)/build-tsan/tests/fault/tsanshim.so
   TSAN_OPTIONS="exitcode=99:halt_on_error=0" meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
     --timeout-multiplier 10 --print-errorlogs --wrapper "env LD_PRELOAD=$shim" || return 1
-  TSAN_OPTIONS="exitcode=99" deps_as_root unshare --mount --propagation private \
-    env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=exitcode=99 BALLAST_PRELOAD="$shim" \
-    build/venv/bin/python -m pytest -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast \
-    -m "not heavy" tests/e2e tests/fault/test_race.py
+  deps_as_root env TSAN_OPTIONS=exitcode=99 BALLAST_PRELOAD="$shim" \
+    sh tools/pytest.sh -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast -m "not heavy" \
+    tests/e2e tests/fault/test_race.py
 }
 
 # Each target starts from its corpus; what it finds is left in build-fuzz/ under the name libFuzzer gives it.

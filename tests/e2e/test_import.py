@@ -254,7 +254,7 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b
     ("empty", b"", ["empty"]),
     ("lfs", LFS, ["Git LFS", "1234567", "a" * 64]),
     ("pickle", b"\x80\x02}q\x00." + bytes(100), ["pickle"]),
-    ("zip", b"PK\x03\x04" + bytes(100), ["pickle"]),
+    ("zip", b"PK\x03\x04" + bytes(100), ["zip"]),
     ("short", models.safetensors({"x": ("F32", [100], bytes(400))})[:-100], ["bytes"]),
     ("header only half", models.safetensors({"x": ("F32", [100], bytes(400))})[:30], ["header"]),
 ], ids=lambda p: p if isinstance(p, str) else "")
@@ -270,7 +270,7 @@ def test_truncated_real_file(ballast, silero, tmp_path):
     source.mkdir()
     data = silero.read_bytes()
     (source / "model.safetensors").write_bytes(data[:len(data) // 2])
-    refused(ballast, source, "model.safetensors", str(len(data) // 2), str(len(data)))
+    refused(ballast, source, "model.safetensors", str(len(data) // 2), "truncated", f"{len(data) - len(data) // 2} more")
 
 
 def test_pickle_under_its_own_name_is_fine(ballast, model):
@@ -290,8 +290,7 @@ def test_links_inside_are_followed(ballast, model, tmp_path):
     ballast.do_import(model, "m")
     got = pulled(ballast, "m", tmp_path)
     assert got == models.contents(model)
-    assert got["link.json"] == got["chain.json"] == got["config.json"] and "pooling/config.json" in got or \
-        got["pooling/up.json"] == got["config.json"]
+    assert got["link.json"] == got["chain.json"] == got["config.json"] == got["pooling/up.json"]
 
 
 @pytest.mark.parametrize("target", ["../outside.txt", "/etc/hostname", "1_Pooling/../../outside.txt", "..", "/"])
@@ -452,7 +451,7 @@ def test_signal_leaves_a_state_to_go_on_from(ballast, big_model, number, tmp_pat
     assert rc == 130 and err.count("\n") == 1 and "again" in err, (rc, err)
     assert ballast.status("m") == "FAILED"
     store_walk().assert_clean()
-    assert "FAILED" in ballast.fails((4, 5), "model", "pull", "m", "--output", tmp_path / "no") or True
+    assert "again" in ballast.fails((4, 5), "model", "pull", "m", "--output", tmp_path / "no")
     result = ballast.do_import(big_model, "m", json=True).json
     assert 0 < result["n_files_written"] < result["n_files"]
     ballast.verify("m")

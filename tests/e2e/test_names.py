@@ -78,7 +78,6 @@ def test_paths_that_escape_are_refused_in_a_manifest(ballast, model, path, tmp_p
     assert '"m"' in error or "m" in error.split()
     assert sorted(p for p in tmp_path.rglob("*") if "out" not in p.parts) == before
     ballast.verify("m", rc=4)
-    assert ballast.status("m") == "CORRUPT"
     ballast.delete("m")
     assert ballast.status("m") is None
 

@@ -52,7 +52,7 @@ def contents(folder, but=(".ballast",)):
     """{relative path: SHA-256} of a tree's files, links followed; folders named in `but` are passed over."""
     folder = os.fsencode(folder)
     found = {}
-    for at, folders, files in os.walk(folder):
+    for at, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [f for f in folders if f.decode(errors="surrogateescape") not in but]
         for name in files:
             path = os.path.join(at, name)
