@@ -94,8 +94,8 @@ static gboolean for_each_ref_to(BlStore *store, const char *model_id, const char
                                 RefFunc func, gpointer user, GError **error) {
   BlKeyBuffer prefix;
   g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
-  if (!bl_store_list(store, bl_key_refs_of_model(prefix, model_id), add_key, keys, error))
-    return FALSE;
+  const char *where = model_id == NULL ? BL_KEY_REFS : bl_key_refs_of_model(prefix, model_id);
+  if (!bl_store_list(store, where, add_key, keys, error)) return FALSE;
   for (guint i = 0; i < keys->len; i++) {
     const char *key = g_ptr_array_index(keys, i);
     g_autoptr(GError) fault = NULL;

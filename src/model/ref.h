@@ -8,7 +8,8 @@ gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
 /* The checkpoint's id (caller frees), which may be that of one that is gone; NULL without an error
  * where there is no such ref. */
 char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError **error);
-/* Removes every ref of the model that points to the checkpoint. n: how many; may be NULL. */
+/* Removes every ref of the model (NULL: of any) that points to the checkpoint. n: how many; may be
+ * NULL. */
 gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
                            guint *n, GError **error);
 /* Names of the refs of the model that point to the checkpoint, sorted. NULL-terminated, caller

@@ -91,8 +91,9 @@ static gboolean remove_claimed(Removal *removal, GError **error) {
     bl_job_note(removal->job, BL_NOTE_WARNING, "%s", fault->message);
   }
   if (!bl_claim_check(removal->claim, error) || !mark_failed(removal, error)) return FALSE;
-  if (removal->manifest != NULL && !bl_ref_remove_all(removal->store, removal->manifest->model_id,
-                                                      removal->id, &removal->result->n_refs, error))
+  /* An unreadable manifest does not tell its model: every ref is looked at. */
+  const char *model_id = removal->manifest == NULL ? NULL : removal->manifest->model_id;
+  if (!bl_ref_remove_all(removal->store, model_id, removal->id, &removal->result->n_refs, error))
     return FALSE;
   return remove_objects(removal, error) && bl_claim_check(removal->claim, error) &&
          bl_store_remove(removal->store, bl_key_manifest(key, removal->id), error) &&

@@ -264,6 +264,7 @@ static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
   if (bl_file_load(store->root_fd, BL_DIR_FILE, 64 * 1024, &data, &size, &fault))
     return read_format(store, data, size, error);
   if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+    if (g_error_matches(fault, BL_ERROR, BL_ERROR_INVALID)) fault->code = BL_ERROR_CORRUPT;
     g_propagate_prefixed_error(error, g_steal_pointer(&fault), "store %s: ", store->base.url);
     return FALSE;
   }

@@ -327,6 +327,11 @@ gboolean bl_dir_hold_check(BlStoreHold *base, GError **error) {
 void bl_dir_hold_free(BlStoreHold *base) {
   DirHold *hold = (DirHold *)base;
   bl_fd_clear(&hold->fd);
+  /* Where a file that is removed while open keeps a hidden name (NFS, FUSE), its removal could not
+   * take the folder along. */
+  BlDirName name;
+  if (bl_dir_name_from_key(hold->key, &name, NULL) && strchr(name.folder, '/') != NULL)
+    (void)unlinkat(bl_dir(base->store)->root_fd, name.folder, AT_REMOVEDIR);
   g_free(hold->key);
   g_free(hold);
 }
