@@ -17,7 +17,7 @@ static char **names(const char *first, const char *second) {
 static BlInfo *minimal_info(const BlManifest *manifest) {
   BlInfo *info = bl_info_new(manifest);
   info->commit = bl_info_content_commit(manifest);
-  info->source_kind = g_strdup("directory");
+  info->source_kind = g_strdup("folder");
   info->source_uri = g_strdup("/data/golden");
   info->imported_by_host = g_strdup("node-1");
   info->imported_by_version = g_strdup("0.1.0");
@@ -173,7 +173,7 @@ static void test_refused(void) {
       {"\"refs\":[\"main\"", "\"refs\":[1", "holds more than strings"},
       {"\"refs\":[\"main\",\"v1.0\"]", "\"refs\":\"main\"", "\"refs\" must be"},
       {"\"tags\":[\"prod\"]", "\"tags\":null", "\"tags\" must be"},
-      {"\"kind\":\"directory\"", "\"kind\":[]", "\"kind\" must be"},
+      {"\"kind\":\"folder\"", "\"kind\":[]", "\"kind\" must be"},
       {"\"executable\":true", "\"executable\":1", "\"executable\" is no boolean"},
       {"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "../../x", "\"blob_id\" is not 40 or 64 digits"},
       {"1699999999123456789", "9223372036854775808", "\"mtime_ns\" is no integer of 64 bits"},

@@ -119,7 +119,7 @@ def info(**changes):
         "commit_from": "content",
         "refs": [],
         "tags": [],
-        "source": {"kind": "directory", "uri": "/data/golden"},
+        "source": {"kind": "folder", "uri": "/data/golden"},
         "imported_by": {"host": "node-1", "ballast": "0.1.0"},
         "files": {path: {"executable": False} for path in FILES},
     } | changes
