@@ -14,6 +14,7 @@
 #include "model/chunk.h"
 #include "model/reader.h"
 #include "model/transfer.h"
+#include "model/verify_deep.h"
 
 /* Findings kept: enough to see the pattern, and memory stays bounded where all is lost. */
 #define N_FINDINGS_MAX 10000
@@ -62,6 +63,20 @@ gboolean bl_verify_result_is_bad(const BlVerifyResult *result) {
   return result->is_bad;
 }
 
+/* Takes the finding. file: index of the file that is bad by it, or G_MAXUINT64. */
+static void take_finding(Check *check, guint64 file, BlFinding *finding) {
+  g_mutex_lock(&check->lock);
+  if (finding->kind != BL_FINDING_WARNING) {
+    check->result->is_bad = TRUE;
+    if (file != G_MAXUINT64) check->is_bad[file] = TRUE;
+  }
+  check->result->n_findings++;
+  gboolean keep = check->result->findings->len < N_FINDINGS_MAX;
+  if (keep) g_ptr_array_add(check->result->findings, finding);
+  g_mutex_unlock(&check->lock);
+  if (!keep) bl_finding_free(finding);
+}
+
 /* Records what is wrong with bytes [offset, offset + size) of the file. */
 static void add_finding(const FileCheck *fc, BlFindingKind kind, guint64 offset, guint64 size,
                         const char *format, ...) G_GNUC_PRINTF(5, 6);
@@ -80,16 +95,7 @@ static void add_finding(const FileCheck *fc, BlFindingKind kind, guint64 offset,
   finding->size = size;
   finding->block = kind == BL_FINDING_BLOCK ? offset / BL_BLOCK_SIZE : 0;
   finding->text = g_strdup_printf("\"%s\": %s", shown, what);
-
-  Check *check = fc->check;
-  g_mutex_lock(&check->lock);
-  check->is_bad[fc->index] = TRUE;
-  check->result->is_bad = TRUE;
-  check->result->n_findings++;
-  gboolean keep = check->result->findings->len < N_FINDINGS_MAX;
-  if (keep) g_ptr_array_add(check->result->findings, finding);
-  g_mutex_unlock(&check->lock);
-  if (!keep) bl_finding_free(finding);
+  take_finding(fc->check, fc->index, finding);
 }
 
 /* The reader's message without the names that every finding begins with. */
@@ -315,10 +321,30 @@ static BlDigests *load_digests(Check *check, GError **error) {
   finding->kind = BL_FINDING_DIGESTS;
   finding->text = g_strdup_printf(
       "the block digests cannot be used: %s (import the checkpoint again)", cause->message);
-  g_ptr_array_add(check->result->findings, finding);
-  check->result->n_findings++;
-  check->result->is_bad = TRUE;
+  take_finding(check, G_MAXUINT64, finding);
   return bl_digests_new(check->manifest);
+}
+
+static gboolean check_deep(Check *check, const BlVerifyOptions *options, GError **error) {
+  g_autoptr(BlLayoutResult) layout =
+      bl_verify_deep(check->reader, check->manifest, options, check->job, error);
+  if (layout == NULL) return FALSE;
+  for (guint i = 0; i < layout->findings->len; i++) {
+    const BlLayoutFinding *found = g_ptr_array_index(layout->findings, i);
+    const BlManifestFile *file =
+        found->path != NULL ? bl_manifest_find(check->manifest, found->path) : NULL;
+    BlFinding *finding = g_new0(BlFinding, 1);
+    /* What this version cannot judge is not called bad. */
+    finding->kind = found->level == BL_LAYOUT_ERROR ? BL_FINDING_FORMAT : BL_FINDING_WARNING;
+    finding->path = g_strdup(found->path);
+    finding->text = g_strdup(found->text);
+    take_finding(check, file != NULL ? (guint64)(file - check->manifest->files) : G_MAXUINT64,
+                 finding);
+  }
+  guint64 n_all = 0;
+  for (guint i = 0; i < BL_LAYOUT_N_LEVELS; i++) n_all += layout->n[i];
+  check->result->n_findings += n_all - layout->findings->len;
+  return TRUE;
 }
 
 /* Adds the stored digests to the computed ones and writes them, where the whole checkpoint is right
@@ -381,6 +407,7 @@ static gboolean run_check(Check *check, const BlVerifyOptions *options, GError *
   check->result->n_files = n;
   check->result->n_bytes = n_bytes;
   write_digests(check, n);
+  if (options->deep && !check_deep(check, options, error)) return FALSE;
   for (guint64 i = 0; i < check->manifest->n_files; i++) check->result->n_files_bad += is_bad[i];
   g_ptr_array_sort(check->result->findings, compare_findings);
   return TRUE;

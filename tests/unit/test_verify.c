@@ -186,6 +186,32 @@ static void test_selected(void) {
   g_assert_false(result->digests_written);
 }
 
+/* Bytes that are what was imported, and yet no model file. */
+static void test_deep(void) {
+  const TestFile odd[] = {{"a.txt", 9, 0, FALSE}, {"model.safetensors", 500, 0, FALSE}};
+  char *exclude[] = {(char[]){"*.safetensors"}, NULL};
+  BlVerifyOptions options = {.deep = TRUE};
+  g_autoptr(BlStore) store = bl_memory_store_new(NO_FD);
+  test_put_checkpoint(store, "x", odd, 2, 0);
+  g_autoptr(BlVerifyResult) bytes = verify(store);
+  g_assert_false(bl_verify_result_is_bad(bytes));
+  g_autoptr(BlVerifyResult) deep = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_nonnull(deep);
+  g_assert_true(bl_verify_result_is_bad(deep));
+  g_assert_cmpuint(deep->n_files_bad, ==, 1);
+  assert_finding(deep, 0, BL_FINDING_FORMAT, "model.safetensors", 0, 0, "model.safetensors");
+
+  /* The same file with damaged bytes: both are told. */
+  test_resize_chunk(store, "x", "model.safetensors", 0, 3);
+  g_autoptr(BlVerifyResult) damaged = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_cmpuint(damaged->n_findings, ==, 2);
+  assert_finding(damaged, 0, BL_FINDING_SIZE, "model.safetensors", 0, 500, "has 3 bytes");
+
+  options.exclude = exclude;
+  g_autoptr(BlVerifyResult) part = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_false(bl_verify_result_is_bad(part));
+}
+
 static void expect_failure(BlStore *store, BlJob *job, BlErrorCode code) {
   BlVerifyOptions options = {0};
   g_autoptr(GError) error = NULL;
@@ -238,6 +264,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/verify/writes-digests", test_writes_digests);
   g_test_add_func("/verify/bad-digests", test_bad_digests);
   g_test_add_func("/verify/selected", test_selected);
+  g_test_add_func("/verify/deep", test_deep);
   g_test_add_func("/verify/cannot-check", test_cannot_check);
   g_test_add_func("/verify/faults", test_faults);
   return g_test_run();
