@@ -48,30 +48,53 @@ static void checkpoint_clear(Checkpoint *checkpoint) {
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Checkpoint, checkpoint_clear)
 
-/* A checkpoint's file as bytes. */
+/* One of a checkpoint's files as bytes. */
 typedef struct {
   BlReader *reader;
   guint64 file;
-} StoredFile;
+} Stored;
+
+/* A checkpoint's files as a set. */
+typedef struct {
+  BlReader *reader;
+  const BlManifest *manifest;
+} StoredSet;
 
 static gboolean read_stored(gpointer user, guint64 offset, void *data, gsize size, GError **error) {
-  const StoredFile *stored = user;
+  const Stored *stored = user;
   return bl_reader_read(stored->reader, stored->file, offset, data, size, error);
+}
+
+static gboolean open_stored(gpointer user, guint64 i, BlByteSource *source, GError **error) {
+  const StoredSet *set = user;
+  Stored *stored = g_new(Stored, 1);
+  (void)error;
+  *stored = (Stored){.reader = set->reader, .file = i};
+  source->size = set->manifest->files[i].size;
+  source->read = read_stored;
+  source->user = stored;
+  return TRUE;
+}
+
+static void close_stored(gpointer user, BlByteSource *source) {
+  (void)user;
+  g_free(source->user);
 }
 
 static gboolean read_headers(Checkpoint *checkpoint, BlJob *job, GError **error) {
   const BlManifest *manifest = checkpoint->manifest;
   g_autoptr(BlReader) reader = bl_reader_new(checkpoint->store, manifest, NULL);
+  g_autofree BlLayoutFile *files = g_new(BlLayoutFile, manifest->n_files);
+  for (guint64 i = 0; i < manifest->n_files; i++)
+    files[i] = (BlLayoutFile){.path = manifest->files[i].path, .size = manifest->files[i].size};
+  StoredSet set = {.reader = reader, .manifest = manifest};
+  BlLayoutInput input = {.files = files,
+                         .n_files = manifest->n_files,
+                         .open = open_stored,
+                         .close = close_stored,
+                         .user = &set};
   checkpoint->report = bl_tensor_report_new();
-  for (guint64 i = 0; i < manifest->n_files; i++) {
-    const BlManifestFile *file = &manifest->files[i];
-    if (bl_model_format_from_path(file->path) == BL_MODEL_FORMAT_NONE) continue;
-    if (!bl_job_check(job, error)) return FALSE;
-    StoredFile stored = {.reader = reader, .file = i};
-    BlByteSource source = {.size = file->size, .read = read_stored, .user = &stored};
-    bl_tensor_report_add(checkpoint->report, &source, file->path);
-  }
-  return TRUE;
+  return bl_tensor_report_add_set(checkpoint->report, &input, job, error);
 }
 
 /* Of a checkpoint that is not READY: whether someone works on it. */

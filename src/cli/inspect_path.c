@@ -60,19 +60,30 @@ static int inspect_file(BlCli *cli, int fd, const char *path, gboolean with_tens
   return -1;
 }
 
-static gboolean add_model_files(BlTensorReport *report, const BlSource *folder, BlJob *job,
-                                GError **error) {
-  for (guint64 i = 0; i < folder->n_files; i++) {
-    const char *path = folder->files[i].path;
-    if (bl_model_format_from_path(path) == BL_MODEL_FORMAT_NONE) continue;
-    if (!bl_job_check(job, error)) return FALSE;
-    BlByteSource source;
-    BlSourceState state;
-    bl_autofd fd = bl_source_open_file(folder, i, &state, error);
-    if (fd < 0 || !bl_byte_source_from_fd(&source, fd, error)) return FALSE;
-    bl_tensor_report_add(report, &source, path);
-  }
+static gboolean open_file(gpointer user, guint64 i, BlByteSource *source, GError **error) {
+  BlSourceState state;
+  bl_autofd fd = bl_source_open_file(user, i, &state, error);
+  if (fd < 0 || !bl_byte_source_from_fd(source, fd, error)) return FALSE;
+  bl_fd_steal(&fd);
   return TRUE;
+}
+
+static void close_file(gpointer user, BlByteSource *source) {
+  (void)user;
+  bl_byte_source_close_fd(source);
+}
+
+static gboolean add_model_files(BlTensorReport *report, BlSource *folder, BlJob *job,
+                                GError **error) {
+  g_autofree BlLayoutFile *files = g_new(BlLayoutFile, folder->n_files);
+  for (guint64 i = 0; i < folder->n_files; i++)
+    files[i] = (BlLayoutFile){.path = folder->files[i].path, .size = folder->files[i].size};
+  BlLayoutInput input = {.files = files,
+                         .n_files = folder->n_files,
+                         .open = open_file,
+                         .close = close_file,
+                         .user = folder};
+  return bl_tensor_report_add_set(report, &input, job, error);
 }
 
 static void fill_file_row(guint64 i, char **cells, gconstpointer user) {

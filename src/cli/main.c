@@ -189,15 +189,17 @@ int main(int argc, char **argv) {
   g_autoptr(GError) error = NULL;
   const BlCommand *command = NULL;
   int code = run(&cli, words, &command, &error);
-  /* Whoever read our output has gone (a pager, head): nobody is there to be told. */
-  gboolean is_closed = error != NULL && bl_out_is_closed();
-  if (error != NULL && !is_closed) code = report(&cli, command, error);
+  /* Whoever read our output has gone (a pager, head): that is an end, not a failure. */
+  gboolean is_closed = error != NULL && bl_error_code(error) == BL_ERROR_IO && bl_out_is_closed();
+  if (is_closed)
+    code = 0;
+  else if (error != NULL)
+    code = report(&cli, command, error);
 
   g_autoptr(GError) output_error = NULL;
-  if (!bl_out_finish(&is_closed, &output_error)) code = bl_error_exit_code(BL_ERROR_IO);
-  if (output_error != NULL) {
+  if (!bl_out_finish(&is_closed, &output_error) && !is_closed) {
     cli.json = FALSE;
-    report(&cli, command, output_error);
+    code = report(&cli, command, output_error);
   }
   cli_clear(&cli);
   return code;

@@ -141,6 +141,7 @@ char *bl_progress_bar(const BlProgress *progress, guint columns) {
   }
   for (guint i = 0; i < wanted; i++)
     g_string_append_printf(text, "  %s", (const char *)parts->pdata[i]);
+  if (text->len > room && now.total_bytes > 0) g_string_printf(text, "%u%%", percent(&now));
   if (text->len > room) g_string_truncate(text, room);
   return g_string_free(text, FALSE);
 }

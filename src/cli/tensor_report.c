@@ -29,6 +29,7 @@ void bl_tensor_report_free(BlTensorReport *report) {
   if (report == NULL) return;
   g_array_unref(report->files_array);
   g_array_unref(report->dtypes);
+  bl_layout_result_free(report->layout);
   g_free(report);
 }
 
@@ -75,13 +76,44 @@ void bl_tensor_report_add(BlTensorReport *report, const BlByteSource *source, co
   report->n_files = report->files_array->len;
 }
 
-int bl_tensor_report_exit_code(const BlTensorReport *report) {
-  int code = 0;
-  for (guint i = 0; i < report->n_files; i++) {
-    const GError *error = report->files[i].error;
-    if (error != NULL) code = MAX(code, bl_error_exit_code(bl_error_code(error)));
+/* A file that is gone or lost is the layout's to report. */
+static gboolean add_of_set(BlTensorReport *report, const BlLayoutInput *input, guint64 i,
+                           GError **error) {
+  BlByteSource source;
+  g_autoptr(GError) fault = NULL;
+  if (input->open(input->user, i, &source, &fault)) {
+    bl_tensor_report_add(report, &source, input->files[i].path);
+    input->close(input->user, &source);
+    return TRUE;
   }
-  return code;
+  BlErrorCode code = bl_error_code(fault);
+  if (code == BL_ERROR_NOT_FOUND || code == BL_ERROR_CORRUPT) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+gboolean bl_tensor_report_add_set(BlTensorReport *report, const BlLayoutInput *input, BlJob *job,
+                                  GError **error) {
+  for (guint64 i = 0; i < input->n_files; i++) {
+    if (bl_model_format_from_path(input->files[i].path) == BL_MODEL_FORMAT_NONE) continue;
+    if (!bl_job_check(job, error) || !add_of_set(report, input, i, error)) return FALSE;
+  }
+  report->layout = bl_layout_check(input, TRUE, error);
+  return report->layout != NULL;
+}
+
+int bl_tensor_report_exit_code(const BlTensorReport *report) {
+  const BlLayoutResult *layout = report->layout;
+  if (layout->n[BL_LAYOUT_ERROR] > 0) return bl_error_exit_code(BL_ERROR_CORRUPT);
+  if (layout->n[BL_LAYOUT_UNSUPPORTED] > 0) return bl_error_exit_code(BL_ERROR_UNSUPPORTED);
+  return 0;
+}
+
+const char *bl_layout_level_name(BlLayoutLevel level) {
+  static const char *const names[] = {[BL_LAYOUT_ERROR] = "error",
+                                      [BL_LAYOUT_UNSUPPORTED] = "unsupported",
+                                      [BL_LAYOUT_WARNING] = "warning"};
+  return names[level];
 }
 
 static char *shape_text(const BlTensor *tensor) {
@@ -164,7 +196,12 @@ static void print_remarks(const BlTensorReport *report) {
       g_autofree char *shown = bl_path_display(file->path);
       bl_out_line("note: %s: %s", shown, bl_tensor_table_note(file->table, n));
     }
-    if (file->error != NULL) bl_out_line("bad: %s", file->error->message);
+  }
+  guint n_findings = report->layout != NULL ? report->layout->findings->len : 0;
+  if (n_findings > 0) bl_out_line("%s", "");
+  for (guint i = 0; i < n_findings; i++) {
+    const BlLayoutFinding *finding = report->layout->findings->pdata[i];
+    bl_out_line("%s: %s", bl_layout_level_name(finding->level), finding->text);
   }
 }
 

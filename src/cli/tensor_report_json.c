@@ -59,12 +59,11 @@ static json_t *file_json(const BlTensorReportFile *file) {
   return json;
 }
 
-static void add_problem(const BlTensorReportFile *file) {
-  if (file->error == NULL) return;
+static void add_finding(const BlLayoutFinding *finding) {
   json_t *json = json_object();
-  json_object_set_new(json, "path", bl_json_text(file->path));
-  json_object_set_new(json, "code", json_string(bl_error_name(bl_error_code(file->error))));
-  json_object_set_new(json, "message", bl_json_text(file->error->message));
+  json_object_set_new(json, "level", json_string(bl_layout_level_name(finding->level)));
+  json_object_set_new(json, "path", bl_json_text(finding->path));
+  json_object_set_new(json, "text", bl_json_text(finding->text));
   bl_out_json_array_add(json);
 }
 
@@ -97,8 +96,9 @@ void bl_tensor_report_print_json(const BlTensorReport *report, gboolean by_tenso
   bl_out_json_array_begin("model_files");
   for (guint i = 0; i < report->n_files; i++) bl_out_json_array_add(file_json(&report->files[i]));
   bl_out_json_array_end();
-  bl_out_json_array_begin("problems");
-  for (guint i = 0; i < report->n_files; i++) add_problem(&report->files[i]);
+  bl_out_json_array_begin("findings");
+  for (guint i = 0; report->layout != NULL && i < report->layout->findings->len; i++)
+    add_finding(report->layout->findings->pdata[i]);
   bl_out_json_array_end();
   bl_out_json_member("n_tensors", bl_json_uint(report->n_tensors));
   bl_out_json_member("n_parameters", bl_json_uint(report->n_parameters));

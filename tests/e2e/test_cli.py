@@ -1,0 +1,426 @@
+"""The command line itself: options, errors, output, progress, signals, completion."""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from support import models
+
+TOP = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def raw(ballast):
+    """The command without -q: raw(args…) gives (rc, out, err)."""
+    def run(*args, **kwargs):
+        line = [ballast.binary, "--store", f"file://{ballast.store}", *map(os.fspath, args)]
+        done = subprocess.run(line, env=ballast.env, cwd=ballast.cwd, capture_output=True, timeout=60, **kwargs)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return run
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A folder whose import takes a while: 600 MiB, sparse, so that it costs nothing to make."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+    for i in range(3):
+        with open(folder / f"part-{i}.bin", "wb") as f:
+            f.truncate(200 << 20)
+    return folder
+
+
+# --- words and options
+
+
+@pytest.mark.parametrize("args, text", [
+    (["imprt"], 'did you mean "ballast model import"?'),
+    (["model", "imprt"], 'did you mean "ballast model import"?'),
+    (["modle"], 'did you mean "ballast model"?'),
+    (["import"], 'did you mean "ballast model import"?'),
+    (["model", "rm"], 'did you mean "ballast model delete"?'),
+    (["ls"], 'did you mean "ballast model list"?'),
+    (["config", "shwo"], 'did you mean "ballast config show"?'),
+    (["xyzzy"], '(see "ballast help")'),
+    (["model", "xyzzy"], '(see "ballast help model")'),
+    (["help", "model", "pul"], 'did you mean "ballast model pull"?'),
+    (["model", "list", "--jsn"], "did you mean --json?"),
+    (["model", "import", ".", "--incldue", "x"], "did you mean --include?"),
+    (["model", "import", ".", "--chekpoint-id=x"], "did you mean --checkpoint-id?"),
+    (["model", "list", "--xyzzy"], '(see "ballast help model list")'),
+    (["model", "list", "-x"], "unknown option -x"),
+    (["model", "import"], "SOURCE is missing"),
+    (["model", "pull"], "CHECKPOINT is missing"),
+    (["model", "cat", "m"], "PATH is missing"),
+    (["model", "materialize-file", "m", "p"], "OUTPUT is missing"),
+    (["model", "delete", "a", "b"], '"b" is one argument too many'),
+    (["model", "pull", "m", "--link", "soft"], "auto, reflink, hardlink, symlink, copy"),
+    (["model", "delete", "m", "--wait=soon"], "is not a number of seconds"),
+    (["model", "import", ".", "--replica-num", "none"], "is not a number from 1 on"),
+    (["model", "import", ".", "--output"], "Missing argument for --output"),
+    (["model", "pull", "m", "--output"], "Missing argument for --output"),
+    (["model", "verify", "--checkpoint-id", "no/id"], "no/id"),
+    (["model", "li\nst"], 'li\\nst'),
+])
+def test_wrong_use(ballast, args, text):
+    if args[-2:] == [".", "--output"]:
+        text = "unknown option --output"
+    assert text in ballast.fails(2, *args)
+
+
+def test_no_command_is_usage(raw):
+    for args in ([], ["model"], ["config"], ["--json"], ["-v", "model"]):
+        rc, out, err = raw(*args)
+        assert rc == 2
+        assert ("usage: ballast" in err and out == "") or json.loads(out)["error"]["code"] == "invalid"
+
+
+def test_global_options_stand_anywhere(ballast, tmp_path):
+    store = f"file://{tmp_path}/elsewhere"
+    for args in (["--store", store, "--json", "model", "list"], ["model", "--json", "--store", store, "list"],
+                 ["model", "list", f"--store={store}", "--json"], ["--json", "model", "--store", store, "list"]):
+        done = subprocess.run([ballast.binary, *args], env=ballast.env, capture_output=True)
+        assert done.returncode == 0, done
+        assert json.loads(done.stdout)["store"].endswith("elsewhere")
+
+
+def test_version(ballast):
+    assert re.fullmatch(r"ballast \d+\.\d+\.\d+\n", ballast("--version").text)
+    assert ballast("--version", json=True).json["version"] == ballast("--version").text.split()[1]
+
+
+def test_version_starts_fast(ballast, is_sanitized):
+    if is_sanitized:
+        pytest.skip("a sanitizer's start takes longer")
+    times = []
+    for _ in range(20):
+        start = time.monotonic()
+        subprocess.run([ballast.binary, "--version"], stdout=subprocess.DEVNULL, check=True)
+        times.append(time.monotonic() - start)
+    # 5 ms is the goal; the fork of a large Python is in this number, too.
+    assert min(times) < 0.010
+
+
+def test_peer_flags(ballast, model, tmp_path):
+    ballast("model", "import", "--source", model, "--model-id", "acme/m", "--checkpoint-id", "m-1", "--revision", "r",
+            "--replica-num", "2", "--file-chunk-size", "1KB")
+    ballast("model", "inspect", "--checkpoint-id", "m-1")
+    ballast("model", "verify", "--checkpoint-id", "m-1")
+    assert "m-1" in ballast("model", "list", "--model-id", "acme/m").text
+    ballast("model", "materialize-file", "--checkpoint-id", "m-1", "--path", "config.json", "--output", tmp_path / "c.json")
+    assert (tmp_path / "c.json").read_bytes() == (model / "config.json").read_bytes()
+    assert ballast("model", "cat", "--checkpoint-id", "m-1", "--path", "config.json").out == (model / "config.json").read_bytes()
+    ballast("model", "delete", "--checkpoint-id", "m-1")
+
+
+def test_replica_num_is_ignored_aloud(raw, model):
+    assert "--replica-num is ignored on a local store" in raw("-v", "model", "import", model, "--replica-num", "3")[2]
+    assert "replica" not in raw("model", "import", model, "--replica-num", "3")[2]
+
+
+@pytest.mark.parametrize("text, size", [
+    ("1000", 1000), ("1024B", 1024), ("4k", 4096), ("4KB", 4096), ("4 KiB", 4096), ("1MB", 1 << 20), ("1mib", 1 << 20),
+    ("1.5KiB", 1536), ("2GiB", None), ("1TB", None), ("1P", None),
+])
+def test_sizes(ballast, model, text, size):
+    ballast.do_import(model, "m", "--file-chunk-size", text)
+    files = ballast("model", "inspect", "m", "--files", json=True).json["files"]
+    tokenizer = next(f for f in files if f["path"] == "tokenizer.json")
+    assert tokenizer["n_chunks"] == (1 if size is None or size >= 3000 else -(-3000 // size))
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1X", "1KBs", "KB", "1e3", "0x10", "1.K", "18446744073709551616",
+                                  "17592186044416M", "99999999P"])
+def test_sizes_refused(ballast, model, text):
+    assert "--file-chunk-size" in ballast.fails(2, "model", "import", model, f"--file-chunk-size={text}")
+    assert not ballast.store.exists()
+
+
+@pytest.mark.parametrize("text, cut", [
+    ("0-0", slice(0, 1)), ("10-19", slice(10, 20)), ("2990-", slice(2990, 3000)), ("-7", slice(2993, 3000)),
+    ("-99999", slice(0, 3000)), ("2999-99999", slice(2999, 3000)), ("0-", slice(0, 3000)),
+])
+def test_ranges(ballast, model, text, cut):
+    ballast.do_import(model, "m")
+    data = (model / "tokenizer.json").read_bytes()
+    assert ballast("model", "cat", "m", "tokenizer.json", f"--range={text}").out == data[cut]
+
+
+@pytest.mark.parametrize("text", ["", "-", "5", "-0", "7-3", "a-b", "1-2-3", "3000-", " 1-2", "99999999999999999999-"])
+def test_ranges_refused(ballast, model, text):
+    ballast.do_import(model, "m")
+    assert "--range" in ballast.fails(2, "model", "cat", "m", "tokenizer.json", f"--range={text}")
+
+
+def test_double_dash_ends_options(ballast, model):
+    (model / "--range").write_text("odd")
+    ballast.do_import(model, "m")
+    assert ballast("model", "cat", "--", "m", "--range").out == b"odd"
+
+
+def test_paths_are_bytes(ballast, make_model, tmp_path):
+    source = make_model()
+    odd = os.fsencode(tmp_path) + b"/m\xff \n"
+    os.rename(source, odd)
+    for locale in ("C", "C.UTF-8"):
+        command = ballast.having(env={"LC_ALL": locale})
+        command("model", "import", odd, "--model-id", "m", "--checkpoint-id", f"m-{locale}")
+        out = os.fsencode(tmp_path) + b"/out\xfe " + locale.encode()
+        result = command("model", "pull", f"m-{locale}", "--output", out, json=True).json
+        assert result["output"].endswith("out\\xfe " + locale)
+        assert models.contents(os.fsdecode(out)) == models.contents(os.fsdecode(odd))
+
+
+# --- output
+
+
+def test_errors_as_json(ballast):
+    for args, code, rc in ((["model", "inspect", "none"], "not-found", 3), (["model", "lst"], "invalid", 2),
+                           (["model", "list", "--nope"], "invalid", 2), (["model", "cat", "m", "x"], "invalid", 2)):
+        result = ballast(*args, "--json", rc=rc)
+        assert result.json["error"]["code"] == code
+        assert result.json["error"]["exit_code"] == rc
+        assert result.json["error"]["message"] == result.error
+
+
+def test_a_word_behind_double_dash_is_no_option(ballast):
+    result = ballast("model", "inspect", "--", "--json", rc=3)
+    assert result.out == b"" and '"--json"' in result.error
+
+
+def test_inspect_names_a_file_that_may_be_meant(ballast, model):
+    there = ballast.having(cwd=model)
+    line = there.fails(3, "model", "inspect", "config.json")
+    assert '"ballast model inspect ./config.json"' in line
+    assert "ballast model inspect ./" not in there.fails(3, "model", "inspect", "nothing.json")
+
+
+def test_full_output_is_an_error(ballast, model):
+    ballast.do_import(model, "m")
+    with open("/dev/full", "wb") as full:
+        for args in (["model", "list"], ["model", "list", "--json"], ["--version"], ["help"], ["model", "cat", "m", "config.json"]):
+            process = ballast.start(*args, stdout=full)
+            err = process.communicate()[1].decode()
+            assert process.returncode == 1
+            assert err.count("\n") == 1 and "No space left on device" in err, err
+
+
+def test_reader_that_goes_away_is_no_noise(ballast, make_model):
+    """As `ballast … | head -c 1`."""
+    ballast.do_import(make_model(n_shards=1, n_tensors=1, tensor_bytes=4 << 20), "m")
+    for args in (["model", "cat", "m", "model.safetensors"], ["model", "list"], ["help"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "wb") as pipe:
+            process = ballast.start(*args, stdout=pipe)
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0, args
+
+
+def test_closed_output_is_an_error(ballast):
+    line = " ".join(ballast.line("model", "list"))
+    done = subprocess.run(["sh", "-c", f"{line} >&-"], env=ballast.env, capture_output=True)
+    assert done.returncode == 1 and b"standard output" in done.stderr
+
+
+def test_empty_store_gives_a_hint(ballast):
+    assert "ballast model import" in ballast("model", "list").text
+    assert not ballast.store.exists()
+
+
+def test_table_aligns(ballast, make_model):
+    ballast.do_import(make_model("a"), "a-1", "--model-id", "模型/é")
+    ballast.do_import(make_model("b"), "b-1234567", "--model-id", "m")
+    head, first, second = ballast("model", "list").text.splitlines()
+    wide = lambda text: sum(2 if ord(c) > 0x2e80 else 1 for c in text)
+    at = head.index("REVISION")
+    assert wide(first[:first.index("main")]) == at == wide(second[:second.index("main")])
+
+
+def test_names_are_escaped_for_people(ballast, make_model):
+    folder = make_model()
+    (folder / "a\x1b[31m\nb.txt").write_text("x")
+    ballast.do_import(folder, "m")
+    text = ballast("model", "inspect", "m", "--files").text
+    assert "a\\x1b[31m\\nb.txt" in text and "\x1b" not in text
+    files = ballast("model", "inspect", "m", "--files", json=True)
+    assert "a\x1b[31m\nb.txt" in [f["path"] for f in files.json["files"]]
+    assert files.out.isascii()
+
+
+def test_tensor_names_are_escaped(ballast, tmp_path):
+    name = "t\x00\x1b]0;x\x07\n\u202e"
+    file = tmp_path / "t.safetensors"
+    file.write_bytes(models.safetensors({name: ("U8", [1], b"x"), "": ("U8", [1], b"y")}))
+    text = ballast("model", "inspect", "./t.safetensors", "--tensors").text
+    assert "\x1b" not in text and "\u202e" not in text and "\\x1b]0;x" in text
+    tensors = ballast("model", "inspect", "./t.safetensors", "--tensors", json=True).json["tensors"]
+    assert [t["name"] for t in tensors] == [name, ""]
+
+
+def test_pull_into_the_models_name(ballast, model):
+    ballast.do_import(model, "m-1", "--model-id", "acme/thing")
+    ballast("model", "pull", "m-1")
+    assert (ballast.cwd / "thing/config.json").exists()
+    for odd in ("acme/..", "acme/", "."):
+        ballast.do_import(model, "m-2", "--model-id", odd)
+        assert ballast("model", "pull", "m-2", "--force", json=True).json["output"] == "./m-2"
+        ballast.delete("m-2")
+
+
+# --- progress
+
+
+def on_terminal(ballast, args, columns=80, env=None):
+    """Runs on a terminal of its own; gives (rc, everything that was written)."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    line = [ballast.binary, "--store", f"file://{ballast.store}", *map(os.fspath, args)]
+    process = subprocess.Popen(line, env={**ballast.env, "TERM": "xterm", **(env or {})}, cwd=ballast.cwd,
+                               stdin=side, stdout=side, stderr=side, start_new_session=True)
+    os.close(side)
+    seen = b""
+    while True:
+        if select.select([main], [], [], 60)[0] == []:
+            process.kill()
+            raise AssertionError(f"nothing for a minute after {seen[-200:]!r}")
+        try:
+            data = os.read(main, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+    os.close(main)
+    return process.wait(60), seen.decode()
+
+
+def frames(seen):
+    """What stood on the bar's line, one picture after the other."""
+    return [part.split("\r")[0].split("\n")[0] for part in seen.split("\r\x1b[K")[1:]]
+
+
+@pytest.mark.parametrize("columns", [200, 80, 20, 8])
+def test_bar(ballast, large, columns):
+    rc, seen = on_terminal(ballast, ["model", "import", large], columns)
+    assert rc == 0, seen
+    bars = [f for f in frames(seen) if "%" in f]
+    assert bars, seen
+    assert all(len(f) < columns for f in frames(seen)[:-1]), seen
+    if columns >= 80:
+        assert any(re.search(r"\d+%  \[=*>? *\]  [\d.]+ \wi?B of 600 MiB  [\d.]+ [MG]iB/s", f) for f in bars), bars
+        assert any(re.search(r"\d:\d\d left", f) for f in bars), bars
+    # The line is clear before the result is printed.
+    assert "\r\x1b[Kimported large" in seen
+
+
+def test_no_bar_where_it_is_not_wanted(ballast, large, raw):
+    assert "\x1b" not in on_terminal(ballast, ["-q", "model", "import", large])[1]
+    assert "\x1b" not in on_terminal(ballast, ["model", "verify", "large"], env={"TERM": "dumb"})[1]
+    rc, out, err = raw("model", "verify", "large")
+    assert rc == 0 and err == "" and "all right" in out
+    assert raw("model", "verify", "large", "--json")[2] == ""
+
+
+# --- signals
+
+
+def is_underway(ballast):
+    return any((ballast.store / "weight/models").glob("*/manifest")) if ballast.store.exists() else False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_import_goes_on(ballast, large, number):
+    process = ballast.start("model", "import", large)
+    while not is_underway(ballast):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == b""
+    assert err.decode().startswith("ballast: interrupted: ") and "run the same command again" in err.decode()
+    assert err.count(b"\n") == 1
+    assert ballast.status("large") == "FAILED"
+    assert ballast("model", "import", large, json=True).json["outcome"] == "imported"
+
+
+def test_interrupted_as_json(ballast, large):
+    process = ballast.start("model", "import", large, "--json")
+    while not is_underway(ballast):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    error = json.loads(out)["error"]
+    assert error["code"] == "cancelled" and error["exit_code"] == 130
+
+
+def test_second_ctrl_c_ends_at_once(ballast, make_model):
+    """Where the first one is not enough: a write that waits for a reader."""
+    ballast.do_import(make_model(n_shards=1, n_tensors=1, tensor_bytes=4 << 20), "m")
+    process = ballast.start("model", "cat", "m", "model.safetensors")
+    while struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"0000"))[0] < 65536:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 130
+    assert process.stderr.read() == b""
+
+
+def test_ignored_signals_stay_ignored(ballast, large):
+    """As under nohup, or a script's background job."""
+    process = ballast.start("model", "import", large, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    while not is_underway(ballast):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 0
+
+
+# --- completion
+
+
+def complete(ballast, line):
+    """What bash would offer at the end of the line."""
+    script = ('source "$1"; COMP_LINE=$2; COMP_POINT=${#2}; _ballast; printf "%s\\n" "${COMPREPLY[@]}"')
+    env = {**ballast.env, "PATH": f"{Path(ballast.binary).parent}:{ballast.env['PATH']}", "BALLAST_STORE": f"file://{ballast.store}"}
+    done = subprocess.run(["bash", "-c", script, "bash", TOP / "completions/ballast.bash", line], env=env, cwd=ballast.cwd,
+                          capture_output=True, text=True, check=True)
+    assert done.stderr == "" or "compopt" in done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+def test_completion(ballast, make_model):
+    ballast.do_import(make_model("a"), "qwen-1", "--model-id", "acme/qwen")
+    ballast.do_import(make_model("b"), "llama-1", "--model-id", "acme/llama")
+    assert complete(ballast, "ballast mo") == ["model"]
+    assert complete(ballast, "ballast model i") == ["import", "inspect"]
+    assert complete(ballast, "ballast model pull q") == ["qwen-1"]
+    assert complete(ballast, "ballast model pull acme/") == ["acme/llama", "acme/qwen"]
+    assert complete(ballast, "ballast model list ") == ["acme/llama", "acme/qwen"]
+    assert complete(ballast, "ballast model delete --checkpoint-id=ll") == ["llama-1"]
+    assert complete(ballast, "ballast model pull qwen-1 --li") == ["--link"]
+    assert complete(ballast, "ballast model pull --link=re") == ["reflink"]
+    assert complete(ballast, "ballast -v model verify --de") == ["--deep"]
+    assert sorted(complete(ballast, "ballast model import ./")) == ["./a", "./b", "./home", "./store"]
+    assert complete(ballast, "ballast --store ./no model pull ") == [""]
+    assert complete(ballast, "ballast help model c") == ["cat"]
+    assert complete(ballast, "ballast xyzzy ") == ["model", "config", "help"]
+
+
+def test_completion_never_fails(ballast):
+    for words in ([], ["x"], ["-1", "a"], ["99", "a"], ["0"], ["1", "model"], ["2", "--store", "gopher://x"],
+                  ["3", "--store", "gopher://x", "model", "pull"]):
+        done = subprocess.run([ballast.binary, "__complete", *words], env=ballast.env, capture_output=True)
+        assert done.returncode == 0 and done.stderr == b"", (words, done)
