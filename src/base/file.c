@@ -35,11 +35,16 @@ static gboolean fail_named(GError **error, const char *verb, const char *what, c
   return bl_error_set_errno(error, errnum, "cannot %s %s \"%s\"", verb, what, shown);
 }
 
-int bl_open_at(int dir_fd, const char *name, int flags, mode_t mode, const char *what,
-               GError **error) {
+int bl_openat(int dir_fd, const char *name, int flags, mode_t mode) {
   int fd;
   do fd = openat(dir_fd, name, flags | O_CLOEXEC, mode);
   while (fd == -1 && errno == EINTR);
+  return fd;
+}
+
+int bl_open_at(int dir_fd, const char *name, int flags, mode_t mode, const char *what,
+               GError **error) {
+  int fd = bl_openat(dir_fd, name, flags, mode);
   if (fd == -1) fail_named(error, "open", what, name);
   return fd;
 }
@@ -215,7 +220,11 @@ static gboolean make_folder(int dir_fd, const char *path, gboolean durable, GErr
   }
   if (!durable) return TRUE;
   bl_autofd parent_fd = open_parent(dir_fd, path, error);
-  return parent_fd != -1 && bl_fsync(parent_fd, "a folder's parent", error);
+  if (parent_fd == -1) return FALSE;
+  if (bl_fsync(parent_fd, "its parent", error)) return TRUE;
+  g_autofree char *shown = bl_path_display(path);
+  g_prefix_error(error, "folder \"%s\": ", shown);
+  return FALSE;
 }
 
 gboolean bl_mkdirs(int dir_fd, const char *path, gboolean durable, GError **error) {

@@ -35,11 +35,11 @@ struct BlPullLock {
 
 int bl_folder_open(int parent_fd, const char *name, gboolean make, gboolean sync_parent) {
   const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  int fd = openat(parent_fd, name, flags);
+  int fd = bl_openat(parent_fd, name, flags, 0);
   if (fd >= 0 || errno != ENOENT || !make) return fd;
   if (mkdirat(parent_fd, name, 0777) != 0 && errno != EEXIST) return -1;
   if (sync_parent && fsync(parent_fd) != 0) return -1;
-  return openat(parent_fd, name, flags);
+  return bl_openat(parent_fd, name, flags, 0);
 }
 
 static gboolean try_lock(int fd) {
@@ -49,13 +49,13 @@ static gboolean try_lock(int fd) {
 
 /* Whether a lock that was just taken is seen by others. */
 static gboolean is_lock_seen(int folder_fd, const char *name) {
-  bl_autofd fd = openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bl_autofd fd = bl_openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
   return fd >= 0 && !try_lock(fd) && (errno == EAGAIN || errno == EACCES);
 }
 
 /* Takes the lock of a file whose owner is dead. -1 where it lives, or nothing can be told. */
 static int take_dead(int folder_fd, const char *name) {
-  bl_autofd fd = openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bl_autofd fd = bl_openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
   struct stat status;
   if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1)
     return -1;
@@ -70,7 +70,7 @@ static gboolean is_token(const char *text) {
 /* The names in a folder, all of them before any is removed. Caller frees. */
 static GPtrArray *list_names(int folder_fd) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-  int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = bl_openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
   if (dir == NULL) {
     bl_fd_clear(&fd);
@@ -130,7 +130,7 @@ static gboolean try_make(BlPullLock *lock) {
   bl_token_make(lock->token);
   g_autofree char *name = g_strconcat(lock->token, LOCK_SUFFIX, NULL);
   lock->lock_fd =
-      openat(lock->tmp_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+      bl_openat(lock->tmp_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (lock->lock_fd < 0) return FALSE;
   /* Where it cannot be locked at all, others cannot either, and leave it alone. */
   gboolean is_locked = try_lock(lock->lock_fd);
@@ -201,7 +201,7 @@ void bl_pull_lock_name_beside(char *name, gsize size, const char *token, guint64
 int bl_pull_lock_create_beside(int folder_fd, char *name, gsize size, mode_t mode) {
   for (guint i = 0; i < N_TRIES; i++) {
     bl_autofd fd =
-        openat(folder_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        bl_openat(folder_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     struct stat status;
     if (fd < 0 && errno != EEXIST) return -1;
     if (fd >= 0) {

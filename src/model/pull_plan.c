@@ -60,7 +60,7 @@ static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace 
                                 guint worker, BlPullState *state, GError **error) {
   const BlManifestFile *record = &pull->manifest->files[file];
   bl_autofd fd =
-      openat(place->folder_fd, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+      bl_openat(place->folder_fd, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
   struct stat status;
   *state = BL_PULL_DIFFERS;
   if (fd < 0 || fstat(fd, &status) != 0) {

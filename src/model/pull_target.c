@@ -40,7 +40,7 @@ static BlTarget *target_new(const char *path) {
 BlTarget *bl_target_open(const char *path, GError **error) {
   g_autoptr(BlTarget) target = target_new(path);
   struct stat status;
-  target->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  target->fd = bl_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (target->fd < 0 && errno == ENOENT) return NULL;
   if (target->fd < 0 || fstat(target->fd, &status) != 0) {
     if (errno == ENOTDIR)
@@ -219,8 +219,8 @@ int bl_place_create(BlTargetPlace *place, mode_t mode, GError **error) {
   if (place->temp_folder_fd == place->folder_fd)
     fd = bl_pull_lock_create_beside(place->folder_fd, place->temp, sizeof place->temp, mode);
   else
-    fd = openat(place->temp_folder_fd, place->temp,
-                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    fd = bl_openat(place->temp_folder_fd, place->temp,
+                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (fd < 0) fail_place(place, errno, error);
   return fd;
 }

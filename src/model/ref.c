@@ -11,6 +11,13 @@
 /* Two ids and a name, escaped. */
 #define MAX_OBJECT (64u * 1024)
 
+/* Removes what a setter of this model's refs that was killed left. One that lives puts again where
+ * its temporary is gone. */
+static gboolean sweep(BlStore *store, const char *model_id, GError **error) {
+  BlKeyBuffer prefix;
+  return bl_store_sweep(store, bl_key_refs_of_model(prefix, model_id), NULL, error);
+}
+
 gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
                     const char *checkpoint_id, GError **error) {
   if (!bl_model_id_check(model_id, error) || !bl_model_id_check(ref, error) ||
@@ -21,7 +28,8 @@ gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
       "schema_version", SCHEMA, "updated_at", (json_int_t)(g_get_real_time() / G_USEC_PER_SEC));
   g_autofree char *text = bl_json_dump_compact(json);
   BlKeyBuffer key;
-  if (bl_store_put(store, bl_key_ref(key, model_id, ref), text, strlen(text),
+  if (sweep(store, model_id, error) &&
+      bl_store_put(store, bl_key_ref(key, model_id, ref), text, strlen(text),
                    BL_PUT_REPLACE | BL_PUT_DURABLE, error))
     return TRUE;
   g_prefix_error(error, "model \"%s\": setting ref \"%s\": ", model_id, ref);
@@ -125,6 +133,7 @@ static gboolean remove_ref(BlStore *store, const char *name, const char *key, gp
 gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
                            guint *n, GError **error) {
   guint count = 0;
+  if (model_id != NULL && !sweep(store, model_id, error)) return FALSE;
   gboolean done = for_each_ref_to(store, model_id, checkpoint_id, remove_ref, &count, error);
   if (n != NULL) *n = count;
   return done;

@@ -117,7 +117,7 @@ static gboolean add_file(Scan *scan, const char *path, const struct stat *st, GE
 
 static gboolean enter_folder(Scan *scan, const Folder *folder, const char *name, const char *path,
                              GError **error) {
-  int fd = openat(dirfd(folder->dir), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = bl_openat(dirfd(folder->dir), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd >= 0) return walk(scan, folder, fd, path, error);
   g_autofree char *shown = bl_path_display(path);
   return bl_error_set_errno(error, errno, "cannot open folder \"%s\"", shown);
@@ -217,7 +217,7 @@ static gboolean open_root(BlSource *source, const char *path, GError **error) {
   if (real == NULL) return bl_error_set_errno(error, errno, "source \"%s\"", shown);
   source->root = g_strdup(real);
   free(real);
-  source->root_fd = open(source->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  source->root_fd = bl_openat(AT_FDCWD, source->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (source->root_fd < 0 && errno == ENOTDIR)
     return bl_error_set(error, BL_ERROR_INVALID,
                         "source \"%s\" is a file: name the folder that holds the model (with "
@@ -239,7 +239,7 @@ BlSource *bl_source_open_folder(const char *path, char **include, char **exclude
   if (!open_root(source, path, error)) return NULL;
 
   Scan scan = {.source = source, .include = include, .exclude = exclude};
-  int fd = openat(source->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = bl_openat(source->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd < 0 || !walk(&scan, NULL, fd, "", error)) {
     if (fd < 0) bl_error_set_errno(error, errno, "cannot read it");
     g_autofree char *shown = bl_path_display(path);

@@ -78,8 +78,8 @@ void bl_dir_mark_object(BlDirStore *store, const char *folder, int *fd) {
 gboolean bl_dir_sync_folder(BlDirStore *store, const char *folder, GError **error) {
   g_autofree char *path = g_strdup(folder);
   for (;;) {
-    bl_autofd fd =
-        openat(store->root_fd, path[0] == '\0' ? "." : path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bl_autofd fd = bl_openat(store->root_fd, path[0] == '\0' ? "." : path,
+                             O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     /* A folder that is gone was emptied by a delete: its parent's entry is what counts. */
     if (fd < 0 && errno != ENOENT)
       return bl_error_set_errno(error, errno, "store %s: cannot open folder %s", store->base.url,
@@ -95,8 +95,11 @@ static gboolean sync_objects(BlDirStore *store, const GArray *fds, gboolean all,
   if (all && syncfs(store->root_fd) != 0)
     return bl_error_set_errno(error, errno, "store %s: cannot make its file system durable",
                               store->base.url);
-  for (guint i = 0; i < fds->len; i++)
-    if (!bl_fsync(g_array_index(fds, int, i), "object", error)) return FALSE;
+  for (guint i = 0; i < fds->len; i++) {
+    if (bl_fsync(g_array_index(fds, int, i), "an object", error)) continue;
+    g_prefix_error(error, "store %s: ", store->base.url);
+    return FALSE;
+  }
   return TRUE;
 }
 
@@ -217,7 +220,7 @@ static gboolean read_format(BlDirStore *store, const char *data, gsize size, GEr
 /* Whether the folder may become a store: nothing is in it, or only what mkfs leaves or a creator
  * that was killed. */
 static gboolean is_vacant(BlDirStore *store, GError **error) {
-  int fd = openat(store->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = bl_openat(store->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   DIR *dir = fd < 0 ? NULL : fdopendir(fd);
   if (dir == NULL) {
     bl_error_set_errno(error, errno, "cannot list folder %s", store->base.url);
@@ -248,7 +251,7 @@ static gboolean create_format(BlDirStore *store, GError **error) {
 
 static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
   if (create && !bl_mkdirs(AT_FDCWD, store->path, TRUE, error)) return FALSE;
-  store->root_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  store->root_fd = bl_openat(AT_FDCWD, store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (store->root_fd < 0 && errno == ENOENT && !create) {
     store->base.caps |= BL_STORE_IS_READ_ONLY;
     return TRUE;

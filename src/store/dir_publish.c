@@ -29,7 +29,7 @@ static int publish_by_link(int from_dir_fd, const char *from, int to_dir_fd, con
 /* flock of a folder works wherever the kernel keeps locks itself; where it does not, the claim on
  * the checkpoint alone keeps two writers apart. */
 static int publish_locked(int from_dir_fd, const char *from, int to_dir_fd, const char *to) {
-  bl_autofd lock_fd = openat(to_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bl_autofd lock_fd = bl_openat(to_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (lock_fd < 0) return errno;
   while (flock(lock_fd, LOCK_EX) != 0 && errno == EINTR) {
   }
@@ -76,7 +76,7 @@ BlHoldState bl_lock_test(int fd) {
 }
 
 gboolean bl_lock_self_test(int dir_fd, const char *name) {
-  bl_autofd a = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-  bl_autofd b = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+  bl_autofd a = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
+  bl_autofd b = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
   return a >= 0 && b >= 0 && bl_lock_take(a, FALSE) && bl_lock_test(b) == BL_HOLD_HELD;
 }

@@ -22,7 +22,7 @@ int bl_dir_open_fd(BlStore *base, const char *key, GError **error) {
   errno = ENOENT;
   if (store->root_fd >= 0) {
     do {
-      fd = openat(store->root_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+      fd = bl_openat(store->root_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     } while (fd < 0 && errno == EINTR);
   }
   struct stat st;
@@ -61,8 +61,8 @@ gboolean bl_dir_get(BlStore *base, const char *key, guint64 offset, void *data, 
 static DIR *open_folder(BlDirStore *store, const char *folder, gboolean *is_absent,
                         GError **error) {
   int fd = store->root_fd < 0 ? -1
-                              : openat(store->root_fd, folder[0] == '\0' ? "." : folder,
-                                       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                              : bl_openat(store->root_fd, folder[0] == '\0' ? "." : folder,
+                                          O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   DIR *dir = fd < 0 ? NULL : fdopendir(fd);
   *is_absent = dir == NULL && (store->root_fd < 0 || errno == ENOENT || errno == ENOTDIR);
   if (dir == NULL && !*is_absent)

@@ -47,7 +47,7 @@ static gboolean make_folders(BlDirStore *store, const char *path) {
 static int open_folder(BlDirStore *store, const char *folder, gboolean create, GError **error) {
   const char *path = folder[0] == '\0' ? "." : folder;
   for (int i = 0; i < BL_DIR_MAX_TRIES; i++) {
-    int fd = openat(store->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = bl_openat(store->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd >= 0) return fd;
     if (errno != ENOENT || !create) break;
     if (!make_folders(store, path)) break;
@@ -81,7 +81,7 @@ static gboolean draft_open(Draft *draft, BlDirStore *store, const char *key, GEr
     g_snprintf(draft->temporary, sizeof draft->temporary, ".tmp-%s-%d", store->token,
                g_atomic_int_add(&store->n_temporaries, 1));
     draft->fd =
-        openat(draft->folder_fd, draft->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+        bl_openat(draft->folder_fd, draft->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (draft->fd >= 0 && (!store->shared_group || fchmod(draft->fd, 0444) == 0)) return TRUE;
     if (errno != ENOENT || i == BL_DIR_MAX_TRIES) {
       bl_dir_set_error(error, errno == ENOENT ? EIO : errno, store, "write", key);
@@ -292,7 +292,9 @@ BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, g
     g_autoptr(GError) fault = NULL;
     (void)bl_lock_take(draft.fd, TRUE);
     int errnum = 0;
-    if (bl_pwrite_all(draft.fd, data, size, 0, &fault)) {
+    if (!bl_pwrite_all(draft.fd, data, size, 0, &fault)) {
+      g_prefix_error(&fault, "store %s: cannot write \"%s\": ", base->url, key);
+    } else {
       errnum = draft_rename(&draft, FALSE);
       if (errnum != 0) bl_dir_set_error(&fault, errnum, store, "write", key);
     }
@@ -315,11 +317,16 @@ BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, g
 
 gboolean bl_dir_hold_check(BlStoreHold *base, GError **error) {
   DirHold *hold = (DirHold *)base;
-  bl_autofd fd = bl_dir_open_fd(base->store, hold->key, NULL);
+  g_autoptr(GError) fault = NULL;
+  bl_autofd fd = bl_dir_open_fd(base->store, hold->key, &fault);
+  if (fd < 0 && !g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
   struct stat ours, there;
-  if (fd >= 0 && fstat(hold->fd, &ours) == 0 && fstat(fd, &there) == 0 &&
-      ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
-    return TRUE;
+  if (fd >= 0 && (fstat(hold->fd, &ours) != 0 || fstat(fd, &there) != 0))
+    return bl_dir_set_error(error, errno, bl_dir(base->store), "look at", hold->key);
+  if (fd >= 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) return TRUE;
   return bl_error_set(error, BL_ERROR_BUSY, "store %s: \"%s\" was taken over by another process",
                       base->store->url, hold->key);
 }
