@@ -20,7 +20,7 @@ tidy: ## clang-tidy
 fmt: ## clang-format, in place
 	find src include tests bench -name '*.[ch]' -print0 | xargs -0 clang-format-14 -i
 
-bench: all ## the numbers of docs/performance.md, as ratios
+bench: ## the numbers of docs/performance.md, as ratios
 	sh bench/run.sh
 
 torture: ## the long forms of the fault tests: hours
