@@ -131,7 +131,10 @@ gboolean bl_manifest_finish(BlManifest *manifest, GError **error) {
 const char *bl_manifest_chunk_key(const BlManifest *manifest, const BlManifestFile *file, guint32 i,
                                   char key[512]) {
   G_STATIC_ASSERT(BL_KEY_MAX == 512);
-  if (file->odd_keys != 0) return g_ptr_array_index(manifest->odd_keys, file->odd_keys - 1 + i);
+  if (file->odd_keys != 0) {
+    g_strlcpy(key, g_ptr_array_index(manifest->odd_keys, file->odd_keys - 1 + i), BL_KEY_MAX);
+    return key;
+  }
   if (file->is_whole) return bl_key_file(key, manifest->checkpoint_id, file->path);
   return bl_key_chunk(key, manifest->checkpoint_id, file->path, i);
 }

@@ -69,7 +69,7 @@ BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GE
 /* Replaces the object durably, as schema 2. The manifest is finished, and a READY one has every
  * file's SHA-256. */
 gboolean bl_manifest_save(BlStore *store, BlManifest *manifest, GError **error);
-/* The key of chunk i < n_chunks (of a whole object, i = 0). */
+/* The key of chunk i < n_chunks (of a whole object, i = 0): written to key, which is returned. */
 const char *bl_manifest_chunk_key(const BlManifest *manifest, const BlManifestFile *file, guint32 i,
                                   char key[512]);
 /* Bytes of chunk i, where the layout is known (one chunk, or chunk_size not 0). */

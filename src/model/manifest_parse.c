@@ -152,6 +152,9 @@ static gboolean check_key(Parse *parse, const Record *record, const char *key, g
                           GError **error) {
   g_autoptr(GError) fault = NULL;
   if (strlen(key) != size) return fail_file(parse, record->path, error, "a key has a NUL byte");
+  if (size >= BL_KEY_MAX)
+    return fail_file(parse, record->path, error, "a key has more than %d characters",
+                     BL_KEY_MAX - 1);
   if (bl_key_check(key, &fault)) return TRUE;
   return fail_file(parse, record->path, error, "%s", fault->message);
 }

@@ -254,6 +254,7 @@ static const char *const refused[][2] = {
     {"another-id", "ignores letter case"},
     {"chunk-key-illegal", "file number 1"},
     {"chunk-key-nul", "NUL"},
+    {"chunk-key-too-long", "a key has more than 511 characters"},
     {"chunks-missing-one", "file \"a.bin\": 2 chunks; 10 bytes in chunks of 4 are 3"},
     {"chunks-none", "file \"a.bin\": it has no chunks"},
     {"chunks-not-strings", "\"chunks\" holds more than strings"},
