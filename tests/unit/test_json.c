@@ -117,6 +117,21 @@ static void test_get_refused(void) {
   check_no_string(array, "member");
 }
 
+/* What is written piece by piece is what a dump of the whole would be. */
+static void test_append_string(void) {
+  g_autoptr(GString) all = g_string_new("\xc3\xa9 \xe2\x80\xa8 \xf0\x9f\x98\x80");
+  for (char c = 1; c < 127; c++) g_string_append_c(all, c);
+  g_string_append_c(all, 127);
+  const char *texts[] = {"", "a", "\"", "\\", "\n", "a\x1f", all->str};
+  for (gsize i = 0; i < G_N_ELEMENTS(texts); i++) {
+    g_autoptr(GString) out = g_string_new("x");
+    bl_json_append_string(out, texts[i]);
+    g_autoptr(json_t) json = json_string(texts[i]);
+    g_autofree char *dumped = bl_json_dump_compact(json);
+    g_assert_cmpstr(out->str + 1, ==, dumped);
+  }
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/json/parse", test_parse);
@@ -125,5 +140,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/json/dump", test_dump);
   g_test_add_func("/json/get", test_get);
   g_test_add_func("/json/get-refused", test_get_refused);
+  g_test_add_func("/json/append-string", test_append_string);
   return g_test_run();
 }
