@@ -243,7 +243,7 @@ static void print_json(BlCli *cli, const Checkpoint *checkpoint) {
   bl_out_json_member("model_id", bl_json_text(manifest->model_id));
   bl_out_json_member("revision", bl_json_text(manifest->revision));
   bl_out_json_member("status", json_string(bl_checkpoint_status_name(checkpoint->status)));
-  bl_out_json_member("error", bl_json_text(manifest->error));
+  bl_out_json_member("failure", bl_json_text(manifest->error));
   bl_out_json_member("claimed_by", bl_json_text(checkpoint->owner));
   bl_out_json_member("refs", bl_json_strv(checkpoint->refs));
   bl_out_json_member("source_uri", bl_json_text(manifest->source_uri));

@@ -21,7 +21,7 @@ static void print_json(BlCli *cli, const BlStore *store, const GPtrArray *checkp
     json_object_set_new(json, "model_id", bl_json_text(checkpoint->model_id));
     json_object_set_new(json, "revision", bl_json_text(checkpoint->revision));
     json_object_set_new(json, "status", json_string(bl_checkpoint_status_name(checkpoint->status)));
-    json_object_set_new(json, "error", bl_json_text(checkpoint->error));
+    json_object_set_new(json, "failure", bl_json_text(checkpoint->error));
     json_object_set_new(json, "n_files", bl_json_uint(checkpoint->n_files));
     json_object_set_new(json, "total_size", bl_json_uint(checkpoint->total_size));
     json_object_set_new(json, "created_at", json_integer(checkpoint->created_at));
