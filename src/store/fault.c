@@ -330,8 +330,8 @@ static gboolean parse_number(const char *value, guint64 max, guint64 *number, GE
 static gboolean parse_option(const char *option, BlFaultRule *rule, char **counts_path,
                              GError **error) {
   g_auto(GStrv) pair = g_strsplit(option, "=", 2);
-  const char *name = pair[0];
-  const char *value = pair[1] != NULL ? pair[1] : "";
+  const char *name = pair[0] != NULL ? pair[0] : ""; /* an empty text splits into nothing */
+  const char *value = pair[0] != NULL && pair[1] != NULL ? pair[1] : "";
   int index;
   guint64 number;
   if (strcmp(name, "op") == 0) {
