@@ -159,7 +159,7 @@ GGUF_TYPES = {
     11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74),
     18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2),
     26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
-    40: (64, 36), 41: (128, 18), 42: (64, 18),
+    40: (64, 36), 41: (128, 18),
 }
 
 
@@ -245,6 +245,8 @@ GGUF = {
     "ok_scalar": ("ok", "1 tensors, 4 bytes", W.file([ARCH], [W.tensor("a", (), 0, 0)], D)),
     "ok_zero_dim": ("ok", "1 tensors, 0 bytes", W.file([ARCH], [W.tensor("a", (0, 5), 0, 0)])),
     "ok_trailing_data": ("ok", "84 bytes follow the last tensor", W.file([ARCH], [ONE], b"\0" * 100)),
+    "ok_type_42": ("ok", "1 tensors, 36 bytes", W.file([ARCH, W.pair("general.quantization_version", U32, 2)],
+                   [W.tensor("a", (128,), 42, 0)], b"\0" * 36)),
     "type_unknown": ("unsupported", '"type 77"', two(W.tensor("b", (4,), 77, 32))),
     "type_given_up": ("unsupported", '"type 4"', two(W.tensor("b", (4,), 4, 32))),
     "version_1": ("unsupported", "GGUF version 1 is not supported", b"GGUF\1\0\0\0" + b"\0" * 64),
