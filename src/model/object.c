@@ -10,6 +10,7 @@ struct BlObjectInput {
   char *key;
   int fd;         /* -1 where the store gives none: then pieces are fetched */
   guint64 offset; /* of the next byte to fetch */
+  gboolean at_end;
   guint8 *piece;
   gsize piece_pos, piece_size;
 };
@@ -20,6 +21,7 @@ static gboolean fetch_piece(BlObjectInput *input, GError **error) {
                     &input->piece_size, error))
     return FALSE;
   input->offset += input->piece_size;
+  input->at_end = input->piece_size < PIECE_SIZE;
   return TRUE;
 }
 
@@ -27,11 +29,11 @@ BlObjectInput *bl_object_input_open(BlStore *store, const char *key, GError **er
   g_autoptr(BlObjectInput) input = g_new0(BlObjectInput, 1);
   input->store = store;
   input->fd = -1;
+  input->key = g_strdup(key);
   if (bl_store_can(store, BL_STORE_CAN_OPEN_FD)) {
     input->fd = bl_store_open_fd(store, key, error);
     return input->fd < 0 ? NULL : g_steal_pointer(&input);
   }
-  input->key = g_strdup(key);
   input->piece = g_malloc(PIECE_SIZE);
   return fetch_piece(input, error) ? g_steal_pointer(&input) : NULL;
 }
@@ -39,13 +41,17 @@ BlObjectInput *bl_object_input_open(BlStore *store, const char *key, GError **er
 gssize bl_object_input_read(gpointer user, void *data, gsize size, GError **error) {
   BlObjectInput *input = user;
   if (input->fd >= 0) {
+    if (input->at_end) return 0;
     gssize n = bl_pread_some(input->fd, data, size, input->offset, error);
-    if (n > 0) input->offset += (guint64)n;
+    if (n < 0) {
+      g_prefix_error(error, "object \"%s\": ", input->key);
+      return -1;
+    }
+    input->offset += (guint64)n;
+    input->at_end = (gsize)n < size;
     return n;
   }
-  /* A piece that is not full was the object's end. */
-  if (input->piece_pos == input->piece_size && input->piece_size == PIECE_SIZE &&
-      !fetch_piece(input, error))
+  if (input->piece_pos == input->piece_size && !input->at_end && !fetch_piece(input, error))
     return -1;
   gsize n = MIN(size, input->piece_size - input->piece_pos);
   memcpy(data, input->piece + input->piece_pos, n);
