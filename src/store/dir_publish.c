@@ -34,6 +34,7 @@ static int publish_locked(int from_dir_fd, const char *from, int to_dir_fd, cons
   while (flock(lock_fd, LOCK_EX) != 0 && errno == EINTR) {
   }
   struct stat st;
+  if (fstatat(from_dir_fd, from, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno;
   if (fstatat(to_dir_fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
   if (errno != ENOENT) return errno;
   return renameat(from_dir_fd, from, to_dir_fd, to) == 0 ? 0 : errno;
@@ -57,6 +58,12 @@ int bl_publish_no_replace(int from_dir_fd, const char *from, int to_dir_fd, cons
     if (w == BL_PUBLISH_LOCKED || !means_unsupported(errnum, (BlPublishWay)w)) return errnum;
     g_atomic_int_set(way, w + 1);
   }
+}
+
+int bl_publish_move(int from_dir_fd, const char *from, int to_dir_fd, const char *to) {
+  int errnum = publish_by_rename(from_dir_fd, from, to_dir_fd, to);
+  if (!means_unsupported(errnum, BL_PUBLISH_RENAME)) return errnum;
+  return publish_locked(from_dir_fd, from, to_dir_fd, to);
 }
 
 static gboolean lock_control(int fd, int command, short type, struct flock *lock) {

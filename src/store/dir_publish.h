@@ -17,6 +17,10 @@ typedef enum {
 int bl_publish_no_replace(int from_dir_fd, const char *from, int to_dir_fd, const char *to,
                           gint *way);
 
+/* As above, for a name that others may move at the same time: one of them succeeds, the others get
+ * ENOENT or EEXIST. It never links: two movers of one file would both succeed. */
+int bl_publish_move(int from_dir_fd, const char *from, int to_dir_fd, const char *to);
+
 /* Takes a whole-file lock that belongs to the open file description; write: exclusive. FALSE with
  * errno set. */
 gboolean bl_lock_take(int fd, gboolean write);

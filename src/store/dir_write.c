@@ -267,7 +267,7 @@ gboolean bl_dir_move(BlStore *base, const char *key, const char *new_key, GError
   if (from_fd < 0) return bl_dir_set_error(error, errno, store, "move", key);
   bl_autofd to_fd = open_folder(store, to.folder, TRUE, error);
   if (to_fd < 0) return FALSE;
-  int errnum = bl_publish_no_replace(from_fd, from.name, to_fd, to.name, &store->publish_way);
+  int errnum = bl_publish_move(from_fd, from.name, to_fd, to.name);
   if (errnum != 0)
     return bl_dir_set_error(error, errnum, store, "move", errnum == EEXIST ? new_key : key);
   bl_dir_mark_folder(store, from.folder);

@@ -1,8 +1,19 @@
+#include <errno.h>
 #include <glib/gstdio.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "contract/contract.h"
+
+/* "rename" or "rename,link": the process runs without renameat2's RENAME_NOREPLACE, as on NFS, and
+ * without linkat too, as on vfat. */
+#define WITHOUT_VARIABLE "BALLAST_TEST_WITHOUT"
 
 /* More folders to test on, such as loop-mounted file systems: "vfat=/mnt/v:xfs=/mnt/x". */
 #define DIRS_VARIABLE "BALLAST_TEST_DIRS"
@@ -141,9 +152,33 @@ static void add_given_folders(GPtrArray *targets) {
   }
 }
 
+/* The kernel itself refuses the calls, in this process and its children, for good. */
+static void refuse_calls(const char *without) {
+  guint32 link_verdict =
+      strstr(without, "link") != NULL ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_ALLOW;
+  const guint32 rename_flags = offsetof(struct seccomp_data, args[4]);
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, link_verdict),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, rename_flags),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {G_N_ELEMENTS(code), code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    g_error("%s: %s", WITHOUT_VARIABLE, g_strerror(errno));
+  g_assert_cmpint(renameat2(-1, "a", -1, "b", RENAME_NOREPLACE), ==, -1);
+  g_assert_cmpint(errno, ==, EINVAL);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_setenv("BALLAST_TESTING", "1", TRUE);
+  if (g_getenv(WITHOUT_VARIABLE) != NULL) refuse_calls(g_getenv(WITHOUT_VARIABLE));
   g_autoptr(GPtrArray) targets = g_ptr_array_new_with_free_func(target_free);
   add_target(targets, "memory", NULL, FALSE);
   add_target(targets, "fault-memory", NULL, TRUE);
