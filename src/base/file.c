@@ -210,8 +210,12 @@ static gboolean is_folder(int dir_fd, const char *path) {
 static gboolean make_folder(int dir_fd, const char *path, gboolean durable, GError **error) {
   if (mkdirat(dir_fd, path, 0777) == -1) {
     int errnum = errno;
+    struct stat st;
     /* Existing folders give more than EEXIST: EROFS and EACCES as well, on some file systems. */
-    if (is_folder(dir_fd, path)) return TRUE;
+    if (fstatat(dir_fd, path, &st, 0) == -1)
+      errnum = errno == ENOENT ? errnum : errno;
+    else if (S_ISDIR(st.st_mode))
+      return TRUE;
     g_autofree char *shown = bl_path_display(path);
     if (errnum == EEXIST)
       return bl_error_set(error, BL_ERROR_EXISTS,

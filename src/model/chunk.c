@@ -32,7 +32,10 @@ gboolean bl_chunk_read(BlChunk *chunk, guint64 offset, void *data, gsize size, G
   gsize got = 0;
   if (chunk->fd >= 0) {
     gssize n = bl_pread_some(chunk->fd, data, size, offset, error);
-    if (n < 0) return FALSE;
+    if (n < 0) {
+      g_prefix_error(error, "object %s: ", chunk->key);
+      return FALSE;
+    }
     got = (gsize)n;
   } else if (!bl_store_get(chunk->store, chunk->key, offset, data, size, &got, error)) {
     return FALSE;

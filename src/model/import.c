@@ -29,6 +29,7 @@ typedef struct {
   BlManifest *manifest;
   BlImportFiles files;
   BlImportResult *result;
+  gboolean may_be_ready; /* its READY manifest was being written */
 } Import;
 
 void bl_import_result_free(BlImportResult *result) {
@@ -200,8 +201,19 @@ static gboolean publish(Import *import, GError **error) {
   manifest->is_ready = TRUE;
   g_clear_pointer(&manifest->error, g_free);
   manifest->updated_at = g_get_real_time() / G_USEC_PER_SEC;
-  if (bl_manifest_save(import->store, manifest, error)) return TRUE;
-  manifest->is_ready = FALSE;
+  import->may_be_ready = TRUE;
+  return bl_manifest_save(import->store, manifest, error);
+}
+
+/* A READY manifest whose writing failed may stand there all the same: what it names goes only after
+ * a FAILED one is in its place. */
+static gboolean retract(Import *import, GError **error) {
+  if (!import->may_be_ready) return TRUE;
+  import->manifest->is_ready = FALSE;
+  import->manifest->error = g_strdup("import failed: import it again, or delete it");
+  if (bl_manifest_save(import->store, import->manifest, NULL)) return TRUE;
+  g_prefix_error(error, "checkpoint \"%s\" may or may not be there (run the same import again): ",
+                 import->result->checkpoint_id);
   return FALSE;
 }
 
@@ -223,6 +235,7 @@ static void give_up(Import *import, GError **error) {
                  id, id);
     return;
   }
+  if (!retract(import, error)) return;
   guint64 n_left = bl_import_take_back(import->store, import->manifest);
   if (n_left == 0) return;
   char *text = g_strdup_printf(

@@ -151,6 +151,7 @@ static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
   bl_hasher_reset(work->hasher);
   *is_done = bl_transfer_run(work->transfer, &plan, files->job, &work->n_written, error);
   close(stream.fd);
+  if (!*is_done) prefix_file(work, "reading back", error);
   return *is_done;
 }
 

@@ -223,7 +223,11 @@ static gboolean reflink_content(BlPull *pull, guint64 file, int fd, guint worker
   bl_autofd object = bl_pull_open_object(pull, file, error);
   if (object < 0) return FALSE;
   if (ioctl(fd, FICLONE, object) == 0) return bl_pull_check_linked(pull, file, fd, worker, error);
-  if (!is_no_reflink(errno)) return bl_error_set_errno(error, errno, "reflinking");
+  if (!is_no_reflink(errno)) {
+    bl_error_set_errno(error, errno, "reflinking");
+    prefix_file(pull, file, error);
+    return FALSE;
+  }
   if (pull->options->link == BL_LINK_REFLINK) return fail_no_reflink(pull, error);
   return copy_content(pull, file, fd, worker, error);
 }
@@ -389,7 +393,8 @@ static gboolean try_reflink(BlPull *pull, guint64 file, gboolean *possible, GErr
   gboolean ok = fd >= 0;
   if (ok) {
     *possible = ioctl(fd, FICLONE, object) == 0;
-    ok = *possible || is_no_reflink(errno) || bl_error_set_errno(error, errno, "reflinking");
+    ok = *possible || is_no_reflink(errno) ||
+         bl_error_set_errno(error, errno, "reflinking to \"%s\"", bl_target_name(pull->target));
     bl_place_discard(&place);
   }
   bl_place_close(&place);

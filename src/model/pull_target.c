@@ -215,12 +215,17 @@ static gboolean fail_place(const BlTargetPlace *place, int errnum, GError **erro
 }
 
 int bl_place_create(BlTargetPlace *place, mode_t mode, GError **error) {
+  int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   int fd;
   if (place->temp_folder_fd == place->folder_fd)
     fd = bl_pull_lock_create_beside(place->folder_fd, place->temp, sizeof place->temp, mode);
   else
-    fd = bl_openat(place->temp_folder_fd, place->temp,
-                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    fd = bl_openat(place->temp_folder_fd, place->temp, flags, mode);
+  /* The name is ours: one that is there could not be removed before. */
+  if (fd < 0 && errno == EEXIST && place->temp_folder_fd != place->folder_fd) {
+    bl_place_discard(place);
+    fd = bl_openat(place->temp_folder_fd, place->temp, flags, mode);
+  }
   if (fd < 0) fail_place(place, errno, error);
   return fd;
 }
@@ -326,5 +331,7 @@ gboolean bl_target_remove_record(BlTarget *target, GError **error) {
   if (unlinkat(fd, RECORD, 0) != 0 && errno != ENOENT)
     return bl_error_set_errno(error, errno, "removing \"%s/" BL_TARGET_OWN_FOLDER "/" RECORD "\"",
                               target->shown);
-  return bl_fsync(fd, "folder", error);
+  if (bl_fsync(fd, "its folder", error)) return TRUE;
+  g_prefix_error(error, "removing \"%s/" BL_TARGET_OWN_FOLDER "/" RECORD "\": ", target->shown);
+  return FALSE;
 }

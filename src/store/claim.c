@@ -258,6 +258,40 @@ static gboolean clear_way(BlStore *store, const char *prefix, const char *key, g
   return TRUE;
 }
 
+typedef struct {
+  const BlClaim *claim;
+  gsize prefix_size;
+  GPtrArray *keys; /* of char* */
+} Strays;
+
+static gboolean collect_stray(const char *key, guint64 size, gpointer user, GError **error) {
+  Strays *strays = user;
+  const char *rest = key + strays->prefix_size;
+  (void)size;
+  (void)error;
+  gboolean is_beat = g_str_has_prefix(rest, "claim-beat/");
+  if ((is_beat && strcmp(key, strays->claim->beat_key) != 0) ||
+      g_str_has_prefix(rest, "claim.dead-"))
+    g_ptr_array_add(strays->keys, g_strdup(key));
+  return TRUE;
+}
+
+/* Owners and takers that were killed leave heartbeats and graves. Whoever owns the claim removes
+ * them; what cannot be removed waits for the next owner. A grave may hold our own claim, moved by a
+ * taker that will put it back. */
+static void remove_strays(const BlClaim *claim, const char *prefix) {
+  if (!bl_store_can(claim->store, BL_STORE_CAN_LIST)) return;
+  g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+  Strays strays = {.claim = claim, .prefix_size = strlen(prefix), .keys = keys};
+  (void)bl_store_list(claim->store, prefix, collect_stray, &strays, NULL);
+  for (guint i = 0; i < keys->len; i++) {
+    const char *key = g_ptr_array_index(keys, i);
+    g_autoptr(BlOwner) owner = load_owner(claim->store, key, NULL);
+    if (owner == NULL || strcmp(owner->token, claim->owner->token) != 0)
+      (void)bl_store_remove(claim->store, key, NULL);
+  }
+}
+
 BlClaim *bl_claim_acquire(BlStore *store, const char *prefix, const char *operation, gint wait_ms,
                           BlJob *job, GError **error) {
   gint64 deadline = wait_ms < 0 ? G_MAXINT64 : g_get_monotonic_time() + (gint64)wait_ms * 1000;
@@ -265,7 +299,10 @@ BlClaim *bl_claim_acquire(BlStore *store, const char *prefix, const char *operat
   for (;;) {
     g_autoptr(GError) fault = NULL;
     BlClaim *claim = try_put(store, prefix, operation, &fault);
-    if (claim != NULL) return claim;
+    if (claim != NULL) {
+      remove_strays(claim, prefix);
+      return claim;
+    }
     if (!g_error_matches(fault, BL_ERROR, BL_ERROR_EXISTS)) {
       g_propagate_error(error, g_steal_pointer(&fault));
       return NULL;
@@ -306,8 +343,13 @@ gboolean bl_claim_release(BlClaim *claim, GError **error) {
   g_mutex_unlock(&claim->lock);
   g_thread_join(claim->thread);
   gboolean ok = bl_store_remove(claim->store, claim->beat_key, error);
-  if (check_ours(claim, NULL))
+  g_autoptr(GError) fault = NULL;
+  if (check_ours(claim, &fault)) {
     ok = bl_store_remove(claim->store, claim->key, ok ? error : NULL) && ok;
+  } else if (!g_error_matches(fault, BL_ERROR, BL_ERROR_BUSY)) {
+    if (ok) g_propagate_error(error, g_steal_pointer(&fault));
+    ok = FALSE;
+  }
   claim_free(claim);
   return ok;
 }

@@ -84,7 +84,10 @@ gboolean bl_dir_sync_folder(BlDirStore *store, const char *folder, GError **erro
     if (fd < 0 && errno != ENOENT)
       return bl_error_set_errno(error, errno, "store %s: cannot open folder %s", store->base.url,
                                 path);
-    if (fd >= 0 && !bl_fsync(fd, path[0] == '\0' ? "store folder" : path, error)) return FALSE;
+    if (fd >= 0 && !bl_fsync(fd, path[0] == '\0' ? "its folder" : path, error)) {
+      g_prefix_error(error, "store %s: ", store->base.url);
+      return FALSE;
+    }
     if (path[0] == '\0') return TRUE;
     char *slash = strrchr(path, '/');
     *(slash != NULL ? slash : path) = '\0';

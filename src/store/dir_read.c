@@ -76,6 +76,17 @@ static void close_folder(DIR **dir) {
 }
 #define autodir __attribute__((cleanup(close_folder))) DIR
 
+/* The next entry, NULL at the end. FALSE where the folder cannot be read: what is not seen would be
+ * taken for gone. */
+static gboolean next_entry(const BlDirStore *store, DIR *dir, const char *folder,
+                           struct dirent **entry, GError **error) {
+  errno = 0;
+  *entry = readdir(dir);
+  if (*entry != NULL || errno == 0) return TRUE;
+  return bl_error_set_errno(error, errno, "store %s: cannot list folder %s", store->base.url,
+                            folder);
+}
+
 static gboolean is_folder(DIR *dir, const struct dirent *entry) {
   if (entry->d_type != DT_UNKNOWN) return entry->d_type == DT_DIR;
   struct stat st;
@@ -105,7 +116,9 @@ static gboolean list_object(const Listing *listing, DIR *dir, const char *folder
   if (key == NULL || !g_str_has_prefix(key, listing->prefix) || !bl_key_check(key, NULL))
     return TRUE;
   if (folder[0] == '\0' && strcmp(file, BL_DIR_FILE) == 0) return TRUE;
-  if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) return TRUE;
+  if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno == ENOENT || bl_dir_set_error(error, errno, listing->store, "look at", key);
+  if (!S_ISREG(st.st_mode)) return TRUE;
   return listing->func(key, (guint64)st.st_size, listing->user, error);
 }
 
@@ -115,8 +128,9 @@ static gboolean list_folder(const Listing *listing, const char *folder, guint de
   gboolean is_absent;
   autodir *dir = open_folder(listing->store, folder, &is_absent, error);
   if (dir == NULL) return is_absent;
-  struct dirent *entry;
-  while ((entry = readdir(dir)) != NULL) {
+  for (struct dirent *entry;;) {
+    if (!next_entry(listing->store, dir, folder, &entry, error)) return FALSE;
+    if (entry == NULL) return TRUE;
     if (entry->d_name[0] == '.') continue;
     if (!is_folder(dir, entry)) {
       if (!list_object(listing, dir, folder, entry->d_name, error)) return FALSE;
@@ -126,7 +140,6 @@ static gboolean list_folder(const Listing *listing, const char *folder, guint de
         folder[0] == '\0' ? g_strdup(entry->d_name) : g_strconcat(folder, "/", entry->d_name, NULL);
     if (depth < 3 && !list_folder(listing, below, depth + 1, error)) return FALSE;
   }
-  return TRUE;
 }
 
 gboolean bl_dir_list(BlStore *base, const char *prefix, BlKeyFunc func, gpointer user,
@@ -151,13 +164,13 @@ gboolean bl_dir_list_folders(BlStore *base, const char *prefix, BlFolderFunc fun
   gboolean is_absent;
   autodir *dir = open_folder(bl_dir(base), folder, &is_absent, error);
   if (dir == NULL) return is_absent;
-  struct dirent *entry;
-  while ((entry = readdir(dir)) != NULL) {
+  for (struct dirent *entry;;) {
+    if (!next_entry(bl_dir(base), dir, folder, &entry, error)) return FALSE;
+    if (entry == NULL) return TRUE;
     if (entry->d_name[0] == '.' || !is_folder(dir, entry)) continue;
     g_autofree char *part = bl_dir_name_unescape(entry->d_name);
     if (part != NULL && !func(part, user, error)) return FALSE;
   }
-  return TRUE;
 }
 
 gboolean bl_dir_is_held(BlStore *base, const char *key, BlHoldState *state, GError **error) {
@@ -178,13 +191,13 @@ gboolean bl_dir_sweep(BlStore *base, const char *prefix, guint *n_removed, GErro
   gboolean is_absent;
   autodir *dir = open_folder(bl_dir(base), folder, &is_absent, error);
   if (dir == NULL) return is_absent;
-  struct dirent *entry;
-  while ((entry = readdir(dir)) != NULL) {
+  for (struct dirent *entry;;) {
+    if (!next_entry(bl_dir(base), dir, folder, &entry, error)) return FALSE;
+    if (entry == NULL) return TRUE;
     if (!g_str_has_prefix(entry->d_name, BL_DIR_TEMPORARY)) continue;
     if (unlinkat(dirfd(dir), entry->d_name, 0) != 0 && errno != ENOENT)
       return bl_error_set_errno(error, errno, "store %s: cannot remove %s/%s", base->url, folder,
                                 entry->d_name);
     if (n_removed != NULL) *n_removed += 1;
   }
-  return TRUE;
 }
