@@ -304,9 +304,12 @@ int openat(int fd, const char *path, int flags, ...) {
   CALL(openat, open_kind(flags), is_path_ours(fd, path), (fd, path, flags, mode));
 }
 
+static int waits_for_lock(int command) {
+  return command == F_SETLKW || command == F_OFD_SETLKW;
+}
+
 static int is_lock(int command) {
-  return command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
-         command == F_OFD_SETLKW;
+  return command == F_SETLK || command == F_OFD_SETLK || waits_for_lock(command);
 }
 
 int fcntl(int fd, int command, ...) {
@@ -314,12 +317,13 @@ int fcntl(int fd, int command, ...) {
   va_start(args, command);
   void *arg = va_arg(args, void *);
   va_end(args);
-  if (is_lock(command) && judge("fcntl", READS | SLEEPS | UNLOCKS, is_fd_ours(fd)) == FAIL)
-    return -1;
+  unsigned kind = READS | UNLOCKS | (waits_for_lock(command) ? SLEEPS : 0);
+  if (is_lock(command) && judge("fcntl", kind, is_fd_ours(fd)) == FAIL) return -1;
   return NEXT(fcntl)(fd, command, arg);
 }
 int flock(int fd, int operation) {
-  CALL(flock, READS | SLEEPS | UNLOCKS, is_fd_ours(fd), (fd, operation));
+  unsigned kind = READS | UNLOCKS | (operation & LOCK_NB ? 0 : SLEEPS);
+  CALL(flock, kind, is_fd_ours(fd), (fd, operation));
 }
 
 int ioctl(int fd, unsigned long request, ...) {

@@ -70,8 +70,6 @@ def chunk_keys(manifest):
 
 def walk_checkpoint(found, folder):
     names = {unquote(p.name).replace(",", "/"): p for p in folder.iterdir()}
-    if not names:
-        found.leftovers[folder] = "an empty folder"
     manifest = json.loads(names["manifest"].read_bytes()) if "manifest" in names else None
     chunks = set(chunk_keys(manifest)) if manifest else set()
     if manifest:
