@@ -79,27 +79,45 @@ static gboolean find_file(const Check *check, const char *path, guint64 *i) {
   return number != NULL;
 }
 
-/* The header's table, or NULL: its verdict is a finding then, added once. FALSE where the source
- * failed. A file that is no format of ours has no table and no verdict. */
+static gboolean is_verdict(const GError *failure) {
+  return g_error_matches(failure, BL_ERROR, BL_ERROR_CORRUPT) ||
+         g_error_matches(failure, BL_ERROR, BL_ERROR_UNSUPPORTED);
+}
+
+/* A quick check has no verdict on a header that merely breaks a rule. */
+static BlTensorTable *read_header(Check *check, const BlByteSource *source, const char *path,
+                                  GError **error) {
+  g_autofree char *shown = bl_path_display(path);
+  g_autoptr(GError) failure = NULL;
+  g_autoptr(BlTensorTable) table =
+      bl_tensor_table_read(source, bl_model_format_from_path(path), shown, &failure);
+  if (table != NULL) return g_steal_pointer(&table);
+  if (check->deep || !is_verdict(failure))
+    g_propagate_error(error, g_steal_pointer(&failure));
+  else
+    bl_model_file_sniff(source, path, error);
+  return NULL;
+}
+
+/* The header's table, or NULL: where that has a reason, it is a finding then, added once. FALSE
+ * where the source failed. A file that is no format of ours has no table. */
 static gboolean judge(Check *check, guint64 i, BlTensorTable **table, GError **error) {
   const BlLayoutInput *input = check->input;
   const char *path = input->files[i].path;
-  BlModelFormat format = bl_model_format_from_path(path);
-  g_autofree char *shown = bl_path_display(path);
   g_autoptr(GError) failure = NULL;
   BlByteSource source;
   gboolean is_new = !check->is_judged[i];
   check->is_judged[i] = TRUE;
   *table = NULL;
-  if (format == BL_MODEL_FORMAT_NONE) return TRUE;
+  if (bl_model_format_from_path(path) == BL_MODEL_FORMAT_NONE) return TRUE;
   if (input->open(input->user, i, &source, &failure)) {
-    if (check->deep)
-      *table = bl_tensor_table_read(&source, format, shown, &failure);
-    else
-      bl_model_file_sniff(&source, path, &failure);
+    *table = read_header(check, &source, path, &failure);
     input->close(input->user, &source);
   }
-  if (*table != NULL && is_new) bl_tensor_table_check_known(*table, shown, &failure);
+  if (*table != NULL && is_new && check->deep) {
+    g_autofree char *shown = bl_path_display(path);
+    bl_tensor_table_check_known(*table, shown, &failure);
+  }
   if (failure == NULL) return TRUE;
   return add_error(check, path, is_new, g_steal_pointer(&failure), error);
 }
@@ -129,9 +147,9 @@ static void add_missing(Check *check, const char *path, const char *says, Missin
   g_autofree char *shown = bl_path_display(path);
   if (missing->n_absent > 0)
     add(check, BL_LAYOUT_ERROR, path,
-        g_strdup_printf("%s %s %u shard%s that %s not there: %s (download the model again)", shown,
-                        says, missing->n_absent, missing->n_absent > 1 ? "s" : "",
-                        missing->n_absent > 1 ? "are" : "is", missing->absent->str));
+        g_strdup_printf("%s %s %u shard%s that %s not there: %s", shown, says, missing->n_absent,
+                        missing->n_absent > 1 ? "s" : "", missing->n_absent > 1 ? "are" : "is",
+                        missing->absent->str));
   if (missing->n_left_out > 0)
     add(check, BL_LAYOUT_WARNING, path,
         g_strdup_printf("%s %s %u shard%s that %s left out: %s", shown, says, missing->n_left_out,
@@ -173,7 +191,7 @@ static void compare_shard(Check *check, const char *path, guint32 shard, const B
       entry->found = TRUE;
     } else if (entry != NULL) {
       entry->other = shard + 1;
-    } else {
+    } else if (check->deep) {
       g_autofree char *name = bl_name_display(tensor.name, tensor.name_size);
       g_autofree char *shown = bl_path_display(path);
       g_autofree char *file = bl_path_display(g_ptr_array_index(index->shards, shard));
@@ -193,6 +211,7 @@ static void report_entries(Check *check, const char *path, const BlShardIndex *i
     g_autofree char *name =
         bl_name_display((char *)index->names->data + entry->name_at, entry->name_size);
     g_autofree char *file = bl_path_display(g_ptr_array_index(index->shards, entry->shard));
+    if (!entry->found && !check->deep) continue;
     if (!entry->found) {
       add(check, BL_LAYOUT_ERROR, path,
           g_strdup_printf("%s says that %s holds tensor \"%s\", but its header lacks it", shown,
@@ -226,6 +245,7 @@ static gboolean compare_index(Check *check, const char *path, const char *folder
     compare_shard(check, path, s, index, table);
   }
   report_entries(check, path, index, is_read);
+  if (!check->deep) return TRUE;
   g_autofree char *shown = bl_path_display(path);
   if (all_read && index->has_total_size && index->total_size != n_bytes)
     add(check, BL_LAYOUT_WARNING, path,
@@ -248,13 +268,13 @@ static gboolean check_index(Check *check, guint64 i, GError **error) {
   g_autoptr(GError) failure = NULL;
   BlByteSource source;
   if (input->open(input->user, i, &source, &failure)) {
-    index = bl_shard_index_read(&source, shown, check->deep, &failure);
+    index = bl_shard_index_read(&source, shown, &failure);
     input->close(input->user, &source);
   }
   g_hash_table_add(check->index_folders, g_strdup(folder));
   if (index == NULL) return add_error(check, path, TRUE, g_steal_pointer(&failure), error);
   check_presence(check, path, folder, index);
-  return !check->deep || compare_index(check, path, folder, index, error);
+  return compare_index(check, path, folder, index, error);
 }
 
 static gboolean is_weight_file(const BlLayoutFile *file) {

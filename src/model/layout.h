@@ -2,8 +2,9 @@
  * header.
  *
  * Two depths. Quick, before anything is written: each weight file can be one at all
- * (bl_model_file_sniff), and every shard that an index or a number promises is there. Deep: every
- * header, and every tensor of the index in its shard. */
+ * (bl_model_file_sniff), every shard that an index or a number promises is there, and a tensor that
+ * two shards hold is told. Deep: the verdict on every header, and every tensor of the index in its
+ * shard. Both read each header once and no data. */
 #pragma once
 #include "model/tensors.h"
 

@@ -20,7 +20,7 @@ typedef struct {
   BlJsonReader *json;
   BlShardIndex *index;
   GHashTable *shard_numbers; /* of the strings in index->shards */
-  gboolean with_tensors, has_map;
+  gboolean has_map;
 } Parser;
 
 gboolean bl_shard_index_is_path(const char *path) {
@@ -92,11 +92,11 @@ static gboolean parse_map(Parser *parser, GError **error) {
       return bl_error_set(error, BL_ERROR_UNSUPPORTED, "more than %d tensors",
                           BL_SHARD_INDEX_TENSORS_MAX);
     entry.name_size = (guint32)size;
-    if (parser->with_tensors) g_byte_array_append(index->names, (const guint8 *)name, (guint)size);
+    g_byte_array_append(index->names, (const guint8 *)name, (guint)size);
     if (!bl_json_reader_expect(parser->json, BL_JSON_STRING, "weight_map", error) ||
         !number_shard(parser, &entry.shard, error))
       return FALSE;
-    if (parser->with_tensors) g_array_append_val(index->entries, entry);
+    g_array_append_val(index->entries, entry);
   }
 }
 
@@ -165,8 +165,7 @@ static void sort_entries(BlShardIndex *index) {
   g_array_set_size(index->entries, kept);
 }
 
-BlShardIndex *bl_shard_index_read(const BlByteSource *source, const char *what,
-                                  gboolean with_tensors, GError **error) {
+BlShardIndex *bl_shard_index_read(const BlByteSource *source, const char *what, GError **error) {
   Input input = {source, 0};
   g_autoptr(BlShardIndex) index = g_new0(BlShardIndex, 1);
   index->shards = g_ptr_array_new_with_free_func(g_free);
@@ -175,7 +174,7 @@ BlShardIndex *bl_shard_index_read(const BlByteSource *source, const char *what,
   g_autoptr(BlJsonReader) json =
       bl_json_reader_new(read_source, &input, DEPTH_MAX, STRING_MAX, "index");
   g_autoptr(GHashTable) numbers = g_hash_table_new(g_str_hash, g_str_equal);
-  Parser parser = {json, index, numbers, with_tensors, FALSE};
+  Parser parser = {json, index, numbers, FALSE};
   if (!parse(&parser, error)) {
     g_prefix_error(error, "%s: ", what);
     return NULL;

@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
   GPtrArray *shards; /* of char*: as the index has them, relative to its folder; each once */
-  GArray *entries;   /* of BlShardEntry, sorted by name; empty where only shards were asked for */
+  GArray *entries;   /* of BlShardEntry, sorted by name */
   GByteArray *names;
   gboolean has_total_size;
   guint64 total_size; /* bytes, as its metadata says */
@@ -24,10 +24,9 @@ typedef struct {
 
 /* TRUE for "*.safetensors.index.json" and "*.bin.index.json". */
 gboolean bl_shard_index_is_path(const char *path);
-/* with_tensors: entries too, else only the shards. CORRUPT where it is not JSON, has no weight_map,
- * or that does not map strings to paths below the index's folder. */
-BlShardIndex *bl_shard_index_read(const BlByteSource *source, const char *what,
-                                  gboolean with_tensors, GError **error);
+/* CORRUPT where it is not JSON, has no weight_map, or that does not map strings to paths below the
+ * index's folder. */
+BlShardIndex *bl_shard_index_read(const BlByteSource *source, const char *what, GError **error);
 void bl_shard_index_free(BlShardIndex *index);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlShardIndex, bl_shard_index_free)
 /* NULL where the index does not name the tensor. */
