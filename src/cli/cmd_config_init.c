@@ -13,16 +13,16 @@ static const GOptionEntry options[] = {
 
 static int run(BlCli *cli, char **args, GError **error) {
   if (!bl_args_end(args, error)) return -1;
-  /* A file that is broken must not keep --force from replacing it: only the paths are wanted here.
-   */
-  g_autoptr(GError) broken = NULL;
-  g_autoptr(BlConfig) config = bl_config_load(cli, opt.force ? &broken : error);
-  if (config == NULL && !opt.force) return -1;
-  if (config == NULL) config = bl_config_load_without_files(cli);
-
-  g_autofree char *url = bl_config_store_url(config->store_url, error);
+  g_auto(BlConfig) config = {NULL};
+  bl_config_load_without_files(cli, &config);
+  /* A store that is named needs no file: one that is broken can be replaced. */
+  if (config.store_url == NULL) {
+    bl_config_clear(&config);
+    if (!bl_config_load(cli, &config, error)) return -1;
+  }
+  g_autofree char *url = bl_config_store_url(config.store_url, error);
   if (url == NULL) return -1;
-  const char *path = opt.system ? config->system_file : config->user_file;
+  const char *path = opt.system ? config.system_file : config.user_file;
   if (!bl_config_save(path, url, opt.force, error)) return -1;
 
   if (cli->json) {

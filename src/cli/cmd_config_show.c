@@ -17,26 +17,26 @@ static json_t *file_json(const char *path, gboolean is_there) {
 
 static int run(BlCli *cli, char **args, GError **error) {
   if (!bl_args_end(args, error)) return -1;
-  g_autoptr(BlConfig) config = bl_config_load(cli, error);
-  if (config == NULL) return -1;
+  g_auto(BlConfig) config = {NULL};
+  if (!bl_config_load(cli, &config, error)) return -1;
 
   if (cli->json) {
     json_t *store = json_object();
-    json_object_set_new(store, "value", bl_json_text(config->store_url));
-    json_object_set_new(store, "from", json_string(bl_config_from_name(config->store_from)));
+    json_object_set_new(store, "value", bl_json_text(config.store_url));
+    json_object_set_new(store, "from", json_string(bl_config_from_name(config.store_from)));
     bl_out_json_open();
     bl_out_json_member("store", store);
-    bl_out_json_member("user_file", file_json(config->user_file, config->has_user_file));
-    bl_out_json_member("system_file", file_json(config->system_file, config->has_system_file));
+    bl_out_json_member("user_file", file_json(config.user_file, config.has_user_file));
+    bl_out_json_member("system_file", file_json(config.system_file, config.has_system_file));
     bl_out_json_close(cli);
     return 0;
   }
 
-  g_autofree char *url = bl_path_display(config->store_url);
-  g_autofree char *origin = bl_path_display(bl_config_origin(config));
+  g_autofree char *url = bl_path_display(config.store_url);
+  g_autofree char *origin = bl_path_display(bl_config_origin(&config));
   bl_out_fieldf("store", "%s (from %s)", url, origin);
-  show_file("user file", config->user_file, config->has_user_file);
-  show_file("system file", config->system_file, config->has_system_file);
+  show_file("user file", config.user_file, config.has_user_file);
+  show_file("system file", config.system_file, config.has_system_file);
   return 0;
 }
 

@@ -1,5 +1,4 @@
-#include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/path.h"
 #include "cli/config.h"
@@ -265,7 +264,8 @@ static void print_json(BlCli *cli, const Checkpoint *checkpoint) {
 
 /* "inspect model.gguf" may have meant the file here. */
 static void add_path_hint(const BlName *name, GError **error) {
-  if (name->is_id || access(name->text, F_OK) != 0) return;
+  struct stat about;
+  if (name->is_id || stat(name->text, &about) != 0) return;
   BlErrorCode code = bl_error_code(*error);
   if (code != BL_ERROR_NOT_FOUND && code != BL_ERROR_INVALID) return;
   g_autofree char *shown = bl_path_display(name->text);

@@ -1,5 +1,6 @@
 #include "cli/config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,12 +16,10 @@
 /* A config of a few lines; what is larger is another file. */
 #define MAX_FILE_BYTES (64 * 1024)
 
-void bl_config_free(BlConfig *config) {
-  if (config == NULL) return;
-  g_free(config->store_url);
-  g_free(config->user_file);
-  g_free(config->system_file);
-  g_free(config);
+void bl_config_clear(BlConfig *config) {
+  g_clear_pointer(&config->store_url, g_free);
+  g_clear_pointer(&config->user_file, g_free);
+  g_clear_pointer(&config->system_file, g_free);
 }
 
 static gboolean is_url(const char *text) {
@@ -44,7 +43,7 @@ static gboolean set_file_error(GError **error, const char *path, const char *for
   g_autofree char *shown = bl_path_display(path);
   return bl_error_set(error, BL_ERROR_INVALID,
                       "config file %s: %s (mend it, or write a new one with "
-                      "\"ballast config init --force\")",
+                      "\"ballast config init --force --store URL\")",
                       shown, text);
 }
 
@@ -112,38 +111,25 @@ static void take_store(BlConfig *config, char *url, BlConfigFrom from) {
   }
 }
 
-static BlConfig *config_new(void) {
-  BlConfig *config = g_new0(BlConfig, 1);
+void bl_config_load_without_files(BlCli *cli, BlConfig *config) {
   config->user_file = g_build_filename(g_get_user_config_dir(), "ballast", "config.json", NULL);
   config->system_file = g_strdup(SYSTEM_FILE);
-  return config;
-}
-
-static void take_store_of_call(BlConfig *config, const BlCli *cli) {
   take_store(config, g_strdup(cli->store_option), BL_CONFIG_FROM_OPTION);
   const char *variable = g_getenv("BALLAST_STORE");
   if (variable != NULL && variable[0] != '\0')
     take_store(config, g_strdup(variable), BL_CONFIG_FROM_ENVIRONMENT);
 }
 
-BlConfig *bl_config_load(BlCli *cli, GError **error) {
-  g_autoptr(BlConfig) config = config_new();
-  take_store_of_call(config, cli);
+gboolean bl_config_load(BlCli *cli, BlConfig *config, GError **error) {
+  bl_config_load_without_files(cli, config);
   char *url = NULL;
-  if (!load_file(cli, config->user_file, &config->has_user_file, &url, error)) return NULL;
+  if (!load_file(cli, config->user_file, &config->has_user_file, &url, error)) return FALSE;
   take_store(config, url, BL_CONFIG_FROM_USER_FILE);
   url = NULL;
-  if (!load_file(cli, config->system_file, &config->has_system_file, &url, error)) return NULL;
+  if (!load_file(cli, config->system_file, &config->has_system_file, &url, error)) return FALSE;
   take_store(config, url, BL_CONFIG_FROM_SYSTEM_FILE);
   take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
-  return g_steal_pointer(&config);
-}
-
-BlConfig *bl_config_load_without_files(BlCli *cli) {
-  BlConfig *config = config_new();
-  take_store_of_call(config, cli);
-  take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
-  return config;
+  return TRUE;
 }
 
 const char *bl_config_origin(const BlConfig *config) {
@@ -184,27 +170,40 @@ char *bl_config_store_url(const char *url, GError **error) {
   return NULL;
 }
 
-gboolean bl_config_save(const char *path, const char *store_url, gboolean force, GError **error) {
+/* Takes the name with an empty file, so that of two writers one is told. */
+static gboolean reserve(const char *path, GError **error) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   g_autofree char *shown = bl_path_display(path);
-  if (!force && access(path, F_OK) == 0)
+  if (fd < 0 && errno == EEXIST)
     return bl_error_set(error, BL_ERROR_EXISTS,
                         "config file %s is there already (--force writes a new one)", shown);
+  if (fd < 0) return bl_error_set_errno(error, errno, "write config file %s", shown);
+  close(fd);
+  return TRUE;
+}
+
+gboolean bl_config_save(const char *path, const char *store_url, gboolean force, GError **error) {
   g_autofree char *folder = g_path_get_dirname(path);
   if (!bl_mkdirs(AT_FDCWD, folder, TRUE, error)) return FALSE;
+  if (!force && !reserve(path, error)) return FALSE;
 
   g_autoptr(json_t) root = json_object();
   json_object_set_new(root, "store", json_string(store_url));
   char *text = json_dumps(root, JSON_INDENT(2));
   g_autofree char *data = g_strconcat(text, "\n", NULL);
   free(text);
-  return bl_file_replace(AT_FDCWD, path, data, strlen(data), 0644, error);
+  if (bl_file_replace(AT_FDCWD, path, data, strlen(data), 0644, error)) return TRUE;
+  if (!force) unlink(path);
+  return FALSE;
 }
 
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
-  g_autoptr(BlConfig) config = bl_config_load(cli, error);
-  if (config == NULL) return NULL;
-  BlStore *store = bl_store_open(config->store_url, create, error);
-  if (store == NULL && config->store_from != BL_CONFIG_FROM_OPTION)
-    g_prefix_error(error, "store from %s: ", bl_config_origin(config));
+  g_auto(BlConfig) config = {NULL};
+  if (!bl_config_load(cli, &config, error)) return NULL;
+  BlStore *store = bl_store_open(config.store_url, create, error);
+  if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
+    g_autofree char *origin = bl_path_display(bl_config_origin(&config));
+    g_prefix_error(error, "store from %s: ", origin);
+  }
   return store;
 }

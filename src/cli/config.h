@@ -19,14 +19,14 @@ typedef struct {
   gboolean has_user_file, has_system_file;
 } BlConfig;
 
-void bl_config_free(BlConfig *config);
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlConfig, bl_config_free)
+void bl_config_clear(BlConfig *config);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(BlConfig, bl_config_clear)
 
-/* Reads what there is; an unknown member is a warning. INVALID for a file that is no config, with
- * file and position. */
-BlConfig *bl_config_load(BlCli *cli, GError **error);
-/* As if there were no config files. */
-BlConfig *bl_config_load_without_files(BlCli *cli);
+/* Reads what there is into a config of zeros; an unknown member is a warning. INVALID for a file
+ * that is no config, with file and position. */
+gboolean bl_config_load(BlCli *cli, BlConfig *config, GError **error);
+/* Without the config files and the default: store_url may stay NULL. */
+void bl_config_load_without_files(BlCli *cli, BlConfig *config);
 /* Where the store's URL came from, for people: "--store", "BALLAST_STORE", a file's path, "the
  * default". Borrowed. */
 const char *bl_config_origin(const BlConfig *config);

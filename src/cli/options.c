@@ -175,8 +175,9 @@ gboolean bl_option_parse_size(const char *option, const char *text, guint64 *byt
   if (has_part) {
     const char *dot = end;
     if (!g_ascii_isdigit(dot[1])) return set_bad_size(option, text, error);
-    double scale = 0.1;
-    for (end++; g_ascii_isdigit(*end); end++, scale /= 10) part += (*end - '0') * scale;
+    end = end + 1 + strspn(dot + 1, "0123456789");
+    g_autofree char *digits = g_strndup(dot, (gsize)(end - dot)); /* without an exponent */
+    part = g_ascii_strtod(digits, NULL);
   }
   while (*end == ' ') end++;
   int exponent = unit_exponent(end);

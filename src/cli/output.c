@@ -11,6 +11,8 @@
 
 /* Width of the labels of bl_out_field, colon included. */
 #define LABEL_WIDTH 13
+/* Columns of the widest table, with room. */
+#define MAX_COLUMNS 8
 
 /* Three digits that say something: 9.5, 99.9, then 100 to 999. */
 static void format_scaled(BlSizeText text, double value, const char *const *units, guint n_units,
@@ -68,9 +70,9 @@ char *bl_time_format(gint64 unix_time) {
 void bl_out_line(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vprintf(format, args);
+  g_autofree char *text = g_strdup_vprintf(format, args);
   va_end(args);
-  putchar('\n');
+  puts(text);
 }
 
 void bl_out_field(const char *label, const char *text) {
@@ -109,28 +111,29 @@ static void print_row(char *const *cells, const char *const *headings, guint n_c
   }
 }
 
+static const char *heading_text(const char *heading) {
+  return heading[0] == '>' ? heading + 1 : heading;
+}
+
 static void clear_cells(char **cells, guint n_columns) {
   for (guint c = 0; c < n_columns; c++) g_clear_pointer(&cells[c], g_free);
 }
 
 void bl_out_table(const char *const *headings, guint n_columns, guint64 n_rows, BlRowFunc row,
                   gconstpointer user) {
-  g_autofree guint *widths = g_new(guint, n_columns);
-  g_autofree char **cells = g_new0(char *, n_columns);
-  for (guint c = 0; c < n_columns; c++) {
-    cells[c] = g_strdup(headings[c][0] == '>' ? headings[c] + 1 : headings[c]);
-    widths[c] = text_width(cells[c]);
-  }
-  g_autofree char **heading_cells = g_memdup2(cells, n_columns * sizeof *cells);
-  memset(cells, 0, n_columns * sizeof *cells);
+  guint widths[MAX_COLUMNS] = {0};
+  char *cells[MAX_COLUMNS] = {NULL};
+  g_assert(n_columns <= MAX_COLUMNS);
+  for (guint c = 0; c < n_columns; c++) widths[c] = text_width(heading_text(headings[c]));
   for (guint64 i = 0; i < n_rows; i++) {
     row(i, cells, user);
     for (guint c = 0; c < n_columns; c++) widths[c] = MAX(widths[c], text_width(cells[c]));
     clear_cells(cells, n_columns);
   }
 
-  print_row(heading_cells, headings, n_columns, widths);
-  clear_cells(heading_cells, n_columns);
+  for (guint c = 0; c < n_columns; c++) cells[c] = g_strdup(heading_text(headings[c]));
+  print_row(cells, headings, n_columns, widths);
+  clear_cells(cells, n_columns);
   for (guint64 i = 0; i < n_rows; i++) {
     row(i, cells, user);
     print_row(cells, headings, n_columns, widths);

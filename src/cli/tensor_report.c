@@ -13,7 +13,7 @@
 static void file_clear(gpointer data) {
   BlTensorReportFile *file = data;
   g_free(file->path);
-  g_clear_pointer(&file->table, bl_tensor_table_free);
+  bl_tensor_table_free(file->table);
   g_clear_error(&file->error);
 }
 
@@ -147,6 +147,7 @@ static const BlTensorReportFile *fill_tensor_cells(const BlTensorReport *report,
   BlTensor tensor;
   BlSizeText size;
   const BlTensorReportFile *file = find_tensor(report, i, &tensor);
+  g_assert(file != NULL);
   cells[0] = bl_name_display(tensor.name, tensor.name_size);
   cells[1] = bl_path_display(tensor.dtype);
   cells[2] = shape_text(&tensor);

@@ -139,7 +139,7 @@ def test_sizes(ballast, model, text, size):
     assert tokenizer["n_chunks"] == (1 if size is None or size >= 3000 else -(-3000 // size))
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1X", "1KBs", "KB", "1e3", "0x10", "1.K", "18446744073709551616",
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1X", "1KBs", "KB", "1e3", "1.5e1K", "0x10", "1.K", "18446744073709551616",
                                   "17592186044416M", "99999999P"])
 def test_sizes_refused(ballast, model, text):
     assert "--file-chunk-size" in ballast.fails(2, "model", "import", model, f"--file-chunk-size={text}")
