@@ -37,7 +37,8 @@ static void test_parse_refused(void) {
                                     "[NaN]",
                                     "[\"\n\"]"};
   for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
-    g_test_message("%s", bad[i]);
+    g_autofree char *shown = g_strescape(bad[i], NULL);
+    g_test_message("%s", shown);
     g_autoptr(GError) error = NULL;
     g_assert_null(bl_json_parse(bad[i], strlen(bad[i]), "manifest of \"x\"", &error));
     g_assert_error(error, BL_ERROR, BL_ERROR_CORRUPT);

@@ -130,7 +130,8 @@ static void test_matches(void) {
       {"A", "a", FALSE},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
-    g_test_message("%s ~ %s", rows[i].path, rows[i].pattern);
+    g_autofree char *shown = bl_path_display(rows[i].path);
+    g_test_message("%s ~ %s", shown, rows[i].pattern);
     g_assert_cmpint(bl_path_matches(rows[i].path, rows[i].pattern), ==, rows[i].matches);
   }
 }
