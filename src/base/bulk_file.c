@@ -22,6 +22,12 @@ void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes) {
   file->is_direct = fcntl(fd, F_SETFL, O_DIRECT) == 0;
 }
 
+static void leave_direct(BlBulkFile *file) {
+  file->is_direct = FALSE;
+  file->flushed = file->offset;
+  (void)fcntl(file->fd, F_SETFL, 0);
+}
+
 /* All or nothing. Once something cannot be written so (the file's end, a file system that refuses),
  * the rest goes through the page cache. */
 static gboolean write_direct(BlBulkFile *file, const void *data, gsize size) {
@@ -29,9 +35,7 @@ static gboolean write_direct(BlBulkFile *file, const void *data, gsize size) {
   gboolean is_aligned = ((guintptr)data | file->offset | size) % DIRECT_ALIGNMENT == 0;
   gssize n = is_aligned ? pwrite(file->fd, data, size, (off64_t)file->offset) : -1;
   if (n == (gssize)size) return TRUE;
-  file->is_direct = FALSE;
-  file->flushed = file->offset;
-  (void)fcntl(file->fd, F_SETFL, 0);
+  leave_direct(file);
   return FALSE;
 }
 
@@ -48,6 +52,7 @@ gboolean bl_bulk_file_write(BlBulkFile *file, const void *data, gsize size, GErr
 }
 
 gboolean bl_bulk_file_finish(BlBulkFile *file, GError **error) {
+  if (file->is_direct) leave_direct(file);
   if (file->reserved <= file->offset || ftruncate(file->fd, (off64_t)file->offset) == 0)
     return TRUE;
   return bl_error_set_errno(error, errno, "cannot cut the file to its length");

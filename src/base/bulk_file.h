@@ -21,5 +21,6 @@ void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes);
 /* The next bytes. Aligned memory (bl_store_buffer_new) and sizes keep the direct way open; others
  * end it. After an error the file can only be dropped. */
 gboolean bl_bulk_file_write(BlBulkFile *file, const void *data, gsize size, GError **error);
-/* Ends the file where its last byte was written. Not durable yet. */
+/* Ends the file where its last byte was written; the descriptor reads and writes as any other
+ * again. Not durable yet. */
 gboolean bl_bulk_file_finish(BlBulkFile *file, GError **error);
