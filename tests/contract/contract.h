@@ -13,6 +13,7 @@ typedef struct {
   char *root;           /* a folder to make stores in; NULL: in memory */
   gboolean with_fault;  /* wrapped in the fault store, which lets everything through */
   gboolean folds_names; /* case and dots at the end do not count in a name (vfat) */
+  gboolean clones;      /* the file system shares bytes between files (xfs, btrfs) */
 } Target;
 
 /* A fresh store of the kind, seen through two instances. */

@@ -301,6 +301,7 @@ static void test_clone(Fixture *f, gconstpointer data) {
   g_autoptr(GError) fault = NULL;
   if (!bl_store_clone_fd(f->store, KEY, fd, size, &fault)) {
     g_assert_error(fault, BL_ERROR, BL_ERROR_UNSUPPORTED);
+    g_assert_false(f->target->clones);
     contract_check_absent(f->store, KEY);
     return;
   }

@@ -133,7 +133,13 @@ static void target_free(gpointer data) {
 static void add_target(GPtrArray *targets, const char *name, const char *root,
                        gboolean with_fault) {
   Target *target = g_new(Target, 1);
-  *target = (Target){g_strdup(name), g_strdup(root), with_fault, g_str_has_prefix(name, "vfat")};
+  *target = (Target){
+      .name = g_strdup(name),
+      .root = g_strdup(root),
+      .with_fault = with_fault,
+      .folds_names = g_str_has_prefix(name, "vfat"),
+      .clones = g_str_has_prefix(name, "xfs") || g_str_has_prefix(name, "btrfs"),
+  };
   g_ptr_array_add(targets, target);
   add_tests(target, contract_objects);
   add_tests(target, contract_names);
