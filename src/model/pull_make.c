@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/bulk_file.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
@@ -20,11 +21,6 @@
 
 /* Above this, the cost of an fsync is small beside that of the bytes. */
 #define BIG_SIZE (16u * 1024 * 1024)
-/* Written bytes after which the disk is told to begin, so that it works while the next ones are
- * hashed. */
-#define FLUSH_SIZE (8u * 1024 * 1024)
-/* What direct writes are aligned to: at least any disk's block. */
-#define DIRECT_ALIGNMENT 4096u
 
 /* The message's subject. */
 static void prefix_file(const BlPull *pull, guint64 file, GError **error) {
@@ -123,54 +119,19 @@ static gboolean check_hash(const BlPull *pull, guint64 file, BlHasher *hasher, G
   return FALSE;
 }
 
-/* A file that is being written. A big one is written past the page cache: that takes a fifth of the
- * system's time per byte, which the hashing can use, and leaves in memory what is there. */
+/* A file that is being written. */
 typedef struct {
-  int fd;
-  const char *name; /* of the file, for messages */
+  BlBulkFile file;
+  const char *name; /* for messages */
   const char *folder;
-  gboolean is_direct;
-  guint64 offset, flushed;
 } Output;
-
-static void start_output(Output *output, guint64 size) {
-  if (size <= BIG_SIZE) return;
-  /* All are only help: a file system that can do none of it is written as any other. */
-  (void)fallocate(output->fd, 0, 0, (off64_t)size);
-  output->is_direct = fcntl(output->fd, F_SETFL, O_DIRECT) == 0;
-}
-
-/* Writes the bytes directly, all or none. Once something cannot (the file's end, a file
- * system that refuses), the rest goes through the page cache. */
-static gboolean write_direct(Output *output, const void *data, gsize size) {
-  if (!output->is_direct) return FALSE;
-  gboolean is_aligned = ((guintptr)data | output->offset | size) % DIRECT_ALIGNMENT == 0;
-  gssize n = is_aligned ? pwrite(output->fd, data, size, (off64_t)output->offset) : -1;
-  if (n == (gssize)size) return TRUE;
-  output->is_direct = FALSE;
-  output->flushed = output->offset;
-  (void)fcntl(output->fd, F_SETFL, 0);
-  return FALSE;
-}
 
 static gboolean write_output(gpointer user, const void *data, gsize size, GError **error) {
   Output *output = user;
-  if (write_direct(output, data, size)) {
-    output->offset += size;
-    return TRUE;
-  }
-  if (!bl_pwrite_all(output->fd, data, size, output->offset, error)) {
-    g_autofree char *shown = bl_path_display(output->name);
-    g_prefix_error(error, "\"%s/%s\": ", output->folder, shown);
-    return FALSE;
-  }
-  output->offset += size;
-  if (output->offset - output->flushed < FLUSH_SIZE) return TRUE;
-  /* Only starts the disk early; the later sync is what counts. */
-  (void)sync_file_range(output->fd, (off64_t)output->flushed,
-                        (off64_t)(output->offset - output->flushed), SYNC_FILE_RANGE_WRITE);
-  output->flushed = output->offset;
-  return TRUE;
+  if (bl_bulk_file_write(&output->file, data, size, error)) return TRUE;
+  g_autofree char *shown = bl_path_display(output->name);
+  g_prefix_error(error, "\"%s/%s\": ", output->folder, shown);
+  return FALSE;
 }
 
 static gssize read_stream(gpointer user, void *data, gsize size, GError **error) {
@@ -181,7 +142,6 @@ static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, G
   BlHasher *hasher = bl_transfer_pool_hasher(pull->pool, worker);
   g_autoptr(BlReaderStream) stream = bl_reader_stream_new(pull->reader, file);
   Output output = {
-      .fd = fd,
       .name = bl_pull_path(pull, file),
       .folder = bl_target_name(pull->target),
   };
@@ -193,9 +153,9 @@ static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, G
       .size = pull->manifest->files[file].size,
       .hasher = hasher,
   };
-  start_output(&output, plan.size);
+  bl_bulk_file_init(&output.file, fd, plan.size);
   return bl_transfer_run(bl_transfer_pool_get(pull->pool, worker), &plan, pull->job, NULL, error) &&
-         check_hash(pull, file, hasher, error);
+         check_hash(pull, file, hasher, error) && bl_bulk_file_finish(&output.file, error);
 }
 
 gboolean bl_pull_check_linked(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {

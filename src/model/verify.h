@@ -28,7 +28,7 @@ typedef struct {
   guint64 n_files_bad;
   GPtrArray *findings; /* of BlFinding, by path and offset; at most 10,000, n_findings counts all */
   guint64 n_findings;
-  gboolean is_bad;            /* a finding is more than a warning */
+  gboolean is_bad;          /* a finding is more than a warning */
   gboolean digests_written; /* they were absent and everything was right */
 } BlVerifyResult;
 void bl_verify_result_free(BlVerifyResult *result);

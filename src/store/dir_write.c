@@ -11,12 +11,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/bulk_file.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "store/dir_impl.h"
-
-/* Bytes after which write-back is started, so that the disk works while the next bytes are made. */
-#define WRITE_BEHIND (8u * 1024 * 1024)
 
 /* An object on its way: folder open, temporary written. */
 typedef struct {
@@ -142,30 +140,23 @@ typedef struct {
   BlStoreWriter base;
   Draft draft;
   BlPutFlags flags;
-  guint64 offset, flushed;
+  BlBulkFile file;
 } DirWriter;
 
 static gboolean writer_write(BlStoreWriter *base, const void *data, gsize size, GError **error) {
   DirWriter *writer = (DirWriter *)base;
-  if (!bl_pwrite_all(writer->draft.fd, data, size, writer->offset, error)) {
-    g_prefix_error(error, "store %s: cannot write \"%s\": ", writer->draft.store->base.url,
-                   writer->draft.key);
-    return FALSE;
-  }
-  writer->offset += size;
-  if (writer->offset - writer->flushed >= WRITE_BEHIND) {
-    /* A hint: what it fails to start, the sync writes and reports. */
-    (void)sync_file_range(writer->draft.fd, (off_t)writer->flushed,
-                          (off_t)(writer->offset - writer->flushed), SYNC_FILE_RANGE_WRITE);
-    writer->flushed = writer->offset;
-  }
-  return TRUE;
+  if (bl_bulk_file_write(&writer->file, data, size, error)) return TRUE;
+  g_prefix_error(error, "store %s: cannot write \"%s\": ", writer->draft.store->base.url,
+                 writer->draft.key);
+  return FALSE;
 }
 
 static gboolean writer_commit(BlStoreWriter *base, GError **error) {
   DirWriter *writer = (DirWriter *)base;
   gboolean is_lost = FALSE;
-  if (draft_publish(&writer->draft, writer->flags, &is_lost, error)) return TRUE;
+  if (bl_bulk_file_finish(&writer->file, error) &&
+      draft_publish(&writer->draft, writer->flags, &is_lost, error))
+    return TRUE;
   if (is_lost) {
     g_clear_error(error);
     bl_error_set(error, BL_ERROR_BUSY,
@@ -185,7 +176,6 @@ BlStoreWriter *bl_dir_writer_open(BlStore *base, const char *key, guint64 size_h
                                   BlPutFlags flags, GError **error) {
   static const BlStoreWriterOps writer_ops = {
       .write = writer_write, .commit = writer_commit, .free = writer_free};
-  (void)size_hint;
   DirWriter *writer = g_new0(DirWriter, 1);
   writer->base.ops = &writer_ops;
   writer->flags = flags;
@@ -200,6 +190,7 @@ BlStoreWriter *bl_dir_writer_open(BlStore *base, const char *key, guint64 size_h
     bl_dir_set_error(error, EEXIST, bl_dir(base), "write", key);
     return NULL;
   }
+  bl_bulk_file_init(&writer->file, writer->draft.fd, size_hint == G_MAXUINT64 ? 0 : size_hint);
   return &writer->base;
 }
 
