@@ -4,6 +4,8 @@
 #include "contract/contract.h"
 
 #define N_STEPS 1500
+/* Another number of steps, for a long run. */
+#define STEPS_VARIABLE "BALLAST_TEST_STEPS"
 #define N_KEYS 7
 #define OBJECT_SIZE_MAX 20000
 
@@ -157,7 +159,9 @@ static void test_walk(Fixture *f, gconstpointer data) {
   g_autoptr(GHashTable) model =
       g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_bytes_unref);
   Walk walk = {f, model};
-  for (guint i = 0; i < N_STEPS; i++) steps[g_test_rand_int_range(0, G_N_ELEMENTS(steps))](&walk);
+  const char *wanted = g_getenv(STEPS_VARIABLE);
+  guint64 n_steps = wanted != NULL ? g_ascii_strtoull(wanted, NULL, 10) : N_STEPS;
+  for (guint64 i = 0; i < n_steps; i++) steps[g_test_rand_int_range(0, G_N_ELEMENTS(steps))](&walk);
 }
 
 const ContractTest contract_random[] = {
