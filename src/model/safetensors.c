@@ -490,10 +490,12 @@ gboolean bl_safetensors_check_length(const BlByteSource *source, const char *wha
     g_prefix_error(error, "%s: ", what);
     return FALSE;
   }
-  guint64 data_size = source->size - input.end;
+  guint64 data_size = source->size - input.end, promised;
   if (data_end <= data_size) return TRUE;
+  if (!g_uint64_checked_add(&promised, input.end, data_end)) promised = G_MAXUINT64;
   return bl_error_set(error, BL_ERROR_CORRUPT,
                       "%s: truncated: %" G_GUINT64_FORMAT
-                      " bytes, the header promises at least %" G_GUINT64_FORMAT " more",
-                      what, source->size, data_end - data_size);
+                      " bytes, the header promises at least %" G_GUINT64_FORMAT
+                      " (%" G_GUINT64_FORMAT " more)",
+                      what, source->size, promised, promised - source->size);
 }
