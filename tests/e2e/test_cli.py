@@ -268,6 +268,19 @@ def test_tensor_names_are_escaped(ballast, tmp_path):
     assert [t["name"] for t in tensors] == [name, ""]
 
 
+def test_gguf_names_are_bytes(ballast, tmp_path):
+    """A tensor's name there may be no UTF-8: it is shown, in a form that JSON can hold."""
+    text = lambda data: struct.pack("<Q", len(data)) + data
+    header = (b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text(b"general.architecture") + struct.pack("<I", 8) + text(b"x")
+              + text(b"w\xff\x1b") + struct.pack("<IQIQ", 1, 4, 0, 0))
+    (tmp_path / "t.gguf").write_bytes(header + bytes(-len(header) % 32 + 16))
+    assert "\nw\\xff\\x1b  F32" in ballast("model", "inspect", "./t.gguf", "--tensors").text
+    shown = ballast("model", "inspect", "./t.gguf", "--tensors", json=True).json
+    assert shown["tensors"] == [{"name": "w\\xff\\x1b", "dtype": "F32", "shape": [4], "file": "./t.gguf",
+                                 "offset": len(header) + -len(header) % 32, "size": 16}]
+    assert shown["model_files"][0]["metadata"][0]["value"] == "x"
+
+
 def test_pull_into_the_models_name(ballast, model):
     ballast.do_import(model, "m-1", "--model-id", "acme/thing")
     ballast("model", "pull", "m-1")
@@ -330,6 +343,20 @@ def test_no_bar_where_it_is_not_wanted(ballast, large, raw):
     rc, out, err = raw("model", "verify", "large")
     assert rc == 0 and err == "" and "all right" in out
     assert raw("model", "verify", "large", "--json")[2] == ""
+
+
+def test_lines_where_there_is_no_terminal(ballast, large):
+    """One about every ten seconds: the process sleeps through the first ten."""
+    line = [word for word in ballast.line("model", "import", large) if word != "-q"]
+    process = subprocess.Popen(line, env=ballast.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while sum(f.stat().st_blocks for f in ballast.store.glob("weight/models/*/*")) < 100_000:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(10.5)
+    process.send_signal(signal.SIGCONT)
+    err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 0
+    assert re.fullmatch(r"import: \w+, \d+%, .* of 600 MiB.*\n", err), err
 
 
 # --- signals
