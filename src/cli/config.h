@@ -1,6 +1,5 @@
 /* Which store is used: --store, else BALLAST_STORE, else the user's config file, else the system's,
- * else a folder under the XDG data folder (/var/lib/ballast for root). docs/architecture.md has the
- * table. */
+ * else a folder under the XDG data folder (/var/lib/ballast for root). */
 #pragma once
 #include "cli/command.h"
 
