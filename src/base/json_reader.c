@@ -490,7 +490,7 @@ gboolean bl_json_reader_read_uint64(BlJsonReader *reader, const char *member, gu
 
 int bl_json_reader_next_member(BlJsonReader *reader, const char *const *names, int n_names,
                                guint *seen, char **unknown, GError **error) {
-  BlJsonToken token;
+  BlJsonToken token = BL_JSON_END;
   while (bl_json_reader_next(reader, &token, error)) {
     if (token == BL_JSON_OBJECT_END) return n_names;
     int i = 0;
