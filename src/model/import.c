@@ -255,8 +255,8 @@ static gboolean import_anew(Import *import, const BlManifest *old, gboolean is_u
       bl_import_plan(import->store, import->source, result->checkpoint_id, result->model_id,
                      result->revision, import->options->file_chunk_size, error);
   if (import->manifest == NULL ||
-      !bl_import_clear_way(import->store, import->claim, import->manifest, old, is_unreadable,
-                           &may_be_there, import->job, error) ||
+      !bl_import_clear_way(import->store, import->manifest, old, is_unreadable, &may_be_there,
+                           import->job, error) ||
       !bl_claim_check(import->claim, error) ||
       !bl_manifest_save(import->store, import->manifest, error))
     return FALSE;

@@ -66,6 +66,8 @@ gboolean bl_import_check_source(BlSource *source, const BlImportOptions *options
 
 /* A chunk's number has eight digits. */
 #define MAX_CHUNKS 100000000u
+/* The peer's size of a chunk (docs/formats/model-cache.md). */
+#define REMOTE_CHUNK_SIZE (G_GUINT64_CONSTANT(64) << 20)
 
 static gboolean plan_file(BlManifest *manifest, const BlSourceFile *found, guint64 chunk_size,
                           GError **error) {
@@ -89,7 +91,9 @@ BlManifest *bl_import_plan(BlStore *store, const BlSource *source, const char *c
                            const char *model_id, const char *revision, guint64 chunk_size,
                            GError **error) {
   g_autoptr(BlManifest) manifest = bl_manifest_new(checkpoint_id, model_id, revision, source->uri);
-  (void)store;
+  /* A local store keeps an object in one file whatever its size; others have objects of bounded
+   * size. */
+  if (chunk_size == 0 && bl_store_can(store, BL_STORE_IS_REMOTE)) chunk_size = REMOTE_CHUNK_SIZE;
   for (guint64 i = 0; i < source->n_files; i++)
     if (!plan_file(manifest, &source->files[i], chunk_size, error)) return NULL;
   if (!bl_manifest_finish(manifest, error)) return NULL;
@@ -108,7 +112,6 @@ typedef struct {
 
 typedef struct {
   const BlManifest *plan;
-  const BlClaim *claim;
   GArray *planned;
   GPtrArray *stale;             /* of char*: keys */
   guint64 n_there, there_bytes; /* objects that the plan has, too */
@@ -150,8 +153,7 @@ static gboolean consider(const char *key, guint64 size, gpointer user, GError **
   const char *rest;
   (void)error;
   if (!bl_key_split(key, id, &rest) || strcmp(id, survey->plan->checkpoint_id) != 0) return TRUE;
-  if (!g_str_has_prefix(rest, "files/") && !g_str_has_prefix(rest, "claim")) return TRUE;
-  if (bl_claim_owns(survey->claim, key)) return TRUE;
+  if (!g_str_has_prefix(rest, "files/")) return TRUE;
   if (is_planned(survey, rest)) {
     survey->n_there++;
     survey->there_bytes += size;
@@ -201,13 +203,12 @@ static gboolean remove_stale(BlStore *store, const Survey *survey, BlJob *job, G
   return survey->stale->len == 0 || bl_store_sync(store, error);
 }
 
-gboolean bl_import_clear_way(BlStore *store, const BlClaim *claim, const BlManifest *plan,
-                             const BlManifest *old, gboolean is_unreadable, gboolean *may_be_there,
-                             BlJob *job, GError **error) {
+gboolean bl_import_clear_way(BlStore *store, const BlManifest *plan, const BlManifest *old,
+                             gboolean is_unreadable, gboolean *may_be_there, BlJob *job,
+                             GError **error) {
   g_autoptr(GPtrArray) stale = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GArray) planned = index_plan(plan);
-  Survey survey = {
-      .plan = plan, .claim = claim, .planned = planned, .stale = stale, .store = store};
+  Survey survey = {.plan = plan, .planned = planned, .stale = stale, .store = store};
   char prefix[BL_KEY_MAX];
   gboolean ok = TRUE;
   if (bl_store_can(store, BL_STORE_CAN_LIST))
