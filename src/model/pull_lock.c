@@ -180,6 +180,9 @@ void bl_pull_lock_free(BlPullLock *lock) {
   g_autofree char *name = g_strconcat(lock->token, LOCK_SUFFIX, NULL);
   remove_folder(lock->tmp_fd, lock->token, 1);
   (void)unlinkat(lock->tmp_fd, name, 0);
+  /* Some file systems keep a removed file that is open, under another name. */
+  bl_fd_clear(&lock->folder_fd);
+  bl_fd_clear(&lock->lock_fd);
   (void)unlinkat(lock->own_fd, "tmp", AT_REMOVEDIR);
   (void)unlinkat(lock->target_fd, lock->own_folder, AT_REMOVEDIR);
   close_all(lock);

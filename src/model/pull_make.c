@@ -21,6 +21,7 @@
 
 /* Above this, the cost of an fsync is small beside that of the bytes. */
 #define BIG_SIZE (16u * 1024 * 1024)
+#define N_PUBLISH_TRIES 100
 
 /* The message's subject. */
 static void prefix_file(const BlPull *pull, guint64 file, GError **error) {
@@ -247,22 +248,41 @@ static gboolean make_link(BlPull *pull, guint64 file, const BlTargetPlace *place
                             bl_target_name(pull->target));
 }
 
-/* Gives the whole, checked, durable temporary its name. */
+/* Gives the temporary its name. Where something came to be there meanwhile, another pull of the
+ * same checkpoint most likely, that is as good if it is right. */
+static gboolean rename_into_place(BlPull *pull, guint64 file, guint worker,
+                                  const BlTargetPlace *place, GError **error) {
+  gboolean replace = pull->state[file] == BL_PULL_DIFFERS || pull->options->force;
+  GError *cause = NULL;
+  /* On file systems that replace by removing first, what was met may be gone at the next look. */
+  for (guint i = 0; i < N_PUBLISH_TRIES && !bl_place_publish(place, replace, &cause); i++) {
+    BlPullState state;
+    if (bl_error_code(cause) != BL_ERROR_EXISTS) break;
+    g_clear_error(&cause);
+    if (!bl_pull_examine_file(pull, file, worker, &state, error)) return FALSE;
+    if (state == BL_PULL_RIGHT) {
+      bl_place_discard(place);
+      return TRUE;
+    }
+    if (state == BL_PULL_ABSENT) continue;
+    g_autofree char *shown = bl_path_display(bl_pull_path(pull, file));
+    bl_error_set(&cause, BL_ERROR_EXISTS,
+                 "\"%s/%s\" came to be there meanwhile and is not what checkpoint \"%s\" has "
+                 "(--force replaces)",
+                 bl_target_name(pull->target), shown, pull->manifest->checkpoint_id);
+    break;
+  }
+  if (cause == NULL) return TRUE;
+  g_propagate_error(error, cause);
+  return FALSE;
+}
+
+/* Publishes what is whole, checked and durable. */
 static gboolean publish(BlPull *pull, guint64 file, guint worker, const BlTargetPlace *place,
                         GError **error) {
-  GError *cause = NULL;
-  gboolean replace = pull->state[file] == BL_PULL_DIFFERS || pull->options->force;
-  if (!bl_place_publish(place, replace, &cause)) {
-    /* Something came to be there meanwhile: another pull of the same checkpoint, most likely. */
-    BlPullState state;
-    gboolean came = bl_error_code(cause) == BL_ERROR_EXISTS &&
-                    bl_pull_examine_file(pull, file, worker, &state, NULL);
+  if (!rename_into_place(pull, file, worker, place, error)) {
     bl_place_discard(place);
-    if (!came || state != BL_PULL_RIGHT) {
-      g_propagate_error(error, cause);
-      return FALSE;
-    }
-    g_error_free(cause);
+    return FALSE;
   }
   pull->state[file] = BL_PULL_DONE;
   __atomic_fetch_add(&pull->n_written, 1, __ATOMIC_RELAXED);

@@ -62,6 +62,10 @@ static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace 
   bl_autofd fd =
       bl_openat(place->folder_fd, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
   struct stat status;
+  if (fd < 0 && errno == ENOENT) {
+    *state = BL_PULL_ABSENT; /* just taken away */
+    return TRUE;
+  }
   *state = BL_PULL_DIFFERS;
   if (fd < 0 || fstat(fd, &status) != 0) {
     if (pull->options->force) return TRUE;

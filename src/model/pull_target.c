@@ -259,14 +259,14 @@ gboolean bl_place_publish(const BlTargetPlace *place, gboolean replace, GError *
   return TRUE;
 }
 
-/* Whether the folder takes two names for one. */
+/* Whether the folder, which is empty, takes two names for one. Inode numbers do not tell
+ * everywhere. */
 static gboolean is_same_part(int folder_fd, const char *name, const char *other, gboolean *is_same,
                              GError **error) {
   bl_autofd fd = bl_open_at(folder_fd, name, O_WRONLY | O_CREAT, 0600, "file", error);
   if (fd < 0) return FALSE;
-  struct stat a, b;
-  *is_same = fstat(fd, &a) == 0 && fstatat(folder_fd, other, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
-             a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+  *is_same = faccessat(folder_fd, other, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  bl_fd_clear(&fd);
   (void)unlinkat(folder_fd, name, 0);
   return TRUE;
 }
