@@ -18,7 +18,7 @@ tidy: ## clang-tidy
 	sh tools/check.sh build tidy
 
 fmt: ## clang-format, in place
-	find src include tests bench -name '*.[ch]' -print0 | xargs -0 clang-format-14 -i
+	find src tests bench -name '*.[ch]' -print0 | xargs -0 clang-format-14 -i
 
 bench: ## the numbers of docs/performance.md, as ratios
 	sh bench/run.sh

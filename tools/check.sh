@@ -26,7 +26,7 @@ stage_layers() {
 }
 
 stage_format() {
-  find src include tests bench -name '*.[ch]' -print0 | xargs -0 clang-format-14 --dry-run -Werror
+  find src tests bench -name '*.[ch]' -print0 | xargs -0 clang-format-14 --dry-run -Werror
 }
 
 stage_tidy() {

@@ -9,7 +9,7 @@ build=$1
 jobs=$2
 passed=$build/tidy
 mkdir -p "$passed"
-shared=$({ cat .clang-tidy && find src include -name '*.h' -print0 | sort -z | xargs -0 cat; } | sha256sum)
+shared=$({ cat .clang-tidy && find src -name '*.h' -print0 | sort -z | xargs -0 cat; } | sha256sum)
 find src -name '*.c' | sort | while read -r source; do
   key=$({ printf '%s\n' "$shared" "$source" && cat "$source"; } | sha256sum | cut -d ' ' -f 1)
   [ -e "$passed/$key" ] || printf '%s %s\n' "$source" "$key"
