@@ -24,8 +24,11 @@ for target in "$@"; do
     $(pkg-config --cflags $libraries) -o "$out/fuzz_$target" "tests/fuzz/fuzz_$target.c" \
     src/base/*.c src/store/*.c src/model/*.c $(pkg-config --libs $libraries)
   mkdir -p "$out/$target"
-  seeds="tests/fuzz/corpus/$target"
-  [ ! -d "$out/refuse/$target" ] || seeds="$seeds $out/refuse/$target"
+  seeds=
+  [ "$target" != manifest ] || seeds=docs/formats/golden
+  for folder in "tests/fuzz/corpus/$target" "$out/refuse/$target"; do
+    [ ! -d "$folder" ] || seeds="$seeds $folder"
+  done
   # shellcheck disable=SC2086
   "$out/fuzz_$target" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
     -dict=tests/fuzz/words.dict -artifact_prefix="$out/$target-" "$out/$target" $seeds
