@@ -112,18 +112,21 @@ static gboolean prepare(Cat *cat, const char *path, guint64 first, guint64 last,
   const char *id = cat->manifest->checkpoint_id;
   g_autofree char *shown = bl_path_display(path);
   const BlManifestFile *record = bl_manifest_find(cat->manifest, path);
-  if (record == NULL)
-    return bl_error_set(
-        error, BL_ERROR_NOT_FOUND,
-        "checkpoint \"%s\": no file \"%s\" in it (see \"ballast model inspect --files "
-        "%s\")",
-        id, shown, id);
+  if (record == NULL) {
+    bl_error_set(error, BL_ERROR_NOT_FOUND,
+                 "checkpoint \"%s\": no file \"%s\" in it (see \"ballast model inspect --files "
+                 "%s\")",
+                 id, shown, id);
+    return FALSE;
+  }
   gboolean is_all = first == 0 && last == G_MAXUINT64;
-  if (!is_all && (first > last || first >= record->size))
-    return bl_error_set(error, BL_ERROR_INVALID,
-                        "checkpoint \"%s\": \"%s\": no range from byte %" G_GUINT64_FORMAT
-                        ": it has %" G_GUINT64_FORMAT " bytes",
-                        id, shown, first, record->size);
+  if (!is_all && (first > last || first >= record->size)) {
+    bl_error_set(error, BL_ERROR_INVALID,
+                 "checkpoint \"%s\": \"%s\": no range from byte %" G_GUINT64_FORMAT
+                 ": it has %" G_GUINT64_FORMAT " bytes",
+                 id, shown, first, record->size);
+    return FALSE;
+  }
   cat->record = record;
   cat->file = (guint64)(record - cat->manifest->files);
   cat->first = first;

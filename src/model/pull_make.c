@@ -256,7 +256,7 @@ static gboolean rename_into_place(BlPull *pull, guint64 file, guint worker,
   GError *cause = NULL;
   /* On file systems that replace by removing first, what was met may be gone at the next look. */
   for (guint i = 0; i < N_PUBLISH_TRIES && !bl_place_publish(place, replace, &cause); i++) {
-    BlPullState state;
+    BlPullState state = BL_PULL_ABSENT;
     if (bl_error_code(cause) != BL_ERROR_EXISTS) break;
     g_clear_error(&cause);
     if (!bl_pull_examine_file(pull, file, worker, &state, error)) return FALSE;

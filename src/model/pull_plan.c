@@ -145,7 +145,7 @@ gboolean bl_pull_examine_file(BlPull *pull, guint64 file, guint worker, BlPullSt
 static gboolean examine_work(guint64 i, guint worker, gpointer user, GError **error) {
   BlPull *pull = user;
   guint64 file = pull->files[i];
-  BlPullState state;
+  BlPullState state = BL_PULL_ABSENT;
   if (!bl_pull_examine_file(pull, file, worker, &state, error)) return FALSE;
   pull->state[file] = (guint8)state;
   if (state == BL_PULL_RIGHT) bl_job_add_files(pull->job, 1);

@@ -114,7 +114,8 @@ gboolean bl_target_sync(BlTarget *target, GError **error) {
 }
 
 void bl_target_end(BlTarget *target) {
-  g_clear_pointer(&target->lock, bl_pull_lock_free);
+  if (target->lock != NULL) bl_pull_lock_free(target->lock);
+  target->lock = NULL;
 }
 
 /* A part of the path that cannot be gone through. */
