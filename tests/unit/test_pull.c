@@ -47,10 +47,17 @@ static void open_fixture(Fixture *f, TestParts parts) {
   test_put_checkpoint(f->store, "x", files, G_N_ELEMENTS(files), parts);
 }
 
+static void remove_tree(const char *path) {
+  const char *argv[] = {"rm", "-rf", "--", path, NULL};
+  int status;
+  g_assert_true(g_spawn_sync(NULL, (char **)(gpointer)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL,
+                             NULL, NULL, &status, NULL));
+  g_assert_cmpint(status, ==, 0);
+}
+
 static void close_fixture(Fixture *f) {
   bl_store_free(f->store);
-  g_autofree char *command = g_strdup_printf("rm -rf '%s'", f->base);
-  g_assert_cmpint(system(command), ==, 0);
+  remove_tree(f->base);
   g_free(f->base);
   g_free(f->out);
 }
@@ -434,8 +441,7 @@ static void test_parallel(void) {
     }
     assert_all(&f);
     assert_tidy(&f, TRUE);
-    g_autofree char *command = g_strdup_printf("rm -rf '%s'", f.out);
-    g_assert_cmpint(system(command), ==, 0);
+    remove_tree(f.out);
   }
   close_fixture(&f);
 }
@@ -480,8 +486,7 @@ static void test_faults(void) {
     bl_fault_store_set_rule(f.store, &none);
     pull(&f, options);
     assert_all(&f);
-    g_autofree char *command = g_strdup_printf("rm -rf '%s'", f.out);
-    g_assert_cmpint(system(command), ==, 0);
+    remove_tree(f.out);
   }
   g_assert_cmpuint(n, >, 5);
   close_fixture(&f);
