@@ -224,6 +224,9 @@ def all_types(w):
     return w.file([w.pair("general.architecture", STRING, "x"), w.pair("general.quantization_version", U32, 2)], tensors, data)
 
 
+ALL_TYPES_WORDS = f"{len(GGUF_TYPES)} tensors, {sum(3 * size for _, size in GGUF_TYPES.values())} bytes"
+
+
 def two(second, data=b"\0" * 64, **kwargs):
     return W.file([ARCH], [ONE, second], data, **kwargs)
 
@@ -234,8 +237,8 @@ GGUF = {
     "ok_no_architecture": ("ok", "general.architecture is missing", W.file([], [ONE], D16)),
     "ok_version_2": ("ok", "1 tensors", W.file([ARCH], [ONE], D16, version=2)),
     "ok_all_values": ("ok", "0 tensors", W.file(all_pairs(W))),
-    "ok_all_types": ("ok", f"{len(GGUF_TYPES)} tensors", all_types(W)),
-    "ok_big_endian": ("ok", f"{len(GGUF_TYPES)} tensors", all_types(BE)),
+    "ok_all_types": ("ok", ALL_TYPES_WORDS, all_types(W)),
+    "ok_big_endian": ("ok", ALL_TYPES_WORDS, all_types(BE)),
     "ok_big_endian_values": ("ok", "0 tensors", BE.file(all_pairs(BE))),
     "ok_alignment_64": ("ok", "2 tensors", W.file([ARCH, W.pair("general.alignment", U32, 64)],
                         [ONE, W.tensor("b", (4,), 0, 64)], b"\0" * 80, align=64)),
