@@ -261,15 +261,35 @@ static gboolean check_unclaimed(BlStore *store, const char *id, GError **error) 
   return TRUE;
 }
 
+/* A path that its keys do not follow from is not the one that was imported: all writers of the
+ * format name chunks by the hash of the path, so this finds a name that was damaged. */
+static gboolean check_paths(const BlManifest *manifest, GError **error) {
+  for (guint64 i = 0; i < manifest->n_files; i++) {
+    if (manifest->files[i].odd_keys == 0) continue;
+    g_autofree char *shown = bl_path_display(manifest->files[i].path);
+    return bl_error_set(error, BL_ERROR_CORRUPT,
+                        "manifest of checkpoint \"%s\": the keys of \"%s\" are not those of this "
+                        "path (delete the checkpoint and import it again)",
+                        manifest->checkpoint_id, shown);
+  }
+  return TRUE;
+}
+
+static BlManifest *give_ready(BlManifest *manifest, GError **error) {
+  if (check_paths(manifest, error)) return manifest;
+  bl_manifest_free(manifest);
+  return NULL;
+}
+
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error) {
   g_autoptr(BlManifest) first = bl_manifest_load(store, checkpoint_id, 0, error);
   if (first == NULL) return NULL;
-  if (first->is_ready) return g_steal_pointer(&first);
+  if (first->is_ready) return give_ready(g_steal_pointer(&first), error);
   if (!check_unclaimed(store, checkpoint_id, error)) return NULL;
   /* An import may have ended between the two looks. */
   g_autoptr(BlManifest) manifest = bl_manifest_load(store, checkpoint_id, 0, error);
   if (manifest == NULL) return NULL;
-  if (manifest->is_ready) return g_steal_pointer(&manifest);
+  if (manifest->is_ready) return give_ready(g_steal_pointer(&manifest), error);
   g_autofree char *reason =
       bl_path_display(manifest->error != NULL ? manifest->error : "no reason given");
   bl_error_set(error, BL_ERROR_CORRUPT,

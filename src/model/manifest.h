@@ -63,8 +63,8 @@ typedef enum {
  * is another's. */
 BlManifest *bl_manifest_load(BlStore *store, const char *checkpoint_id, BlManifestLoadFlags flags,
                              GError **error);
-/* As load, but a FAILED one is an error that says what it is (CORRUPT, or BUSY while a live claim
- * imports or deletes it). */
+/* As load, but a manifest whose keys do not follow from its paths is CORRUPT, and a FAILED one an
+ * error that says what it is (CORRUPT, or BUSY while a live claim imports or deletes it). */
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error);
 /* Replaces the object durably, as schema 2. The manifest is finished, and a READY one has every
  * file's SHA-256. */

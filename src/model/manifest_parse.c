@@ -252,11 +252,16 @@ static gboolean take_whole(Parse *parse, Record *record, GError **error) {
          keep_odd_key(parse, record, record->key, error);
 }
 
-/* Regular keys must be those of the path that the record turned out to have. */
+/* Regular keys must be those of the path that the record turned out to have. An empty file has the
+ * file's key only. */
 static gboolean settle_chunks(Parse *parse, Record *record, GError **error) {
-  if (record->odd != NULL || record->n_chunks == 0) return TRUE;
   BlKeyBuffer own, met;
   bl_key_file(own, parse->id, record->path);
+  if (record->odd != NULL) return TRUE;
+  if (record->n_chunks == 0) {
+    if (strcmp(record->key, own) != 0) record->odd = g_ptr_array_new();
+    return TRUE;
+  }
   bl_key_file_of_hex(met, parse->id, record->hex);
   return strcmp(own, met) == 0 || make_odd(parse, record, error);
 }
