@@ -22,7 +22,7 @@ class Mount:
     """Mounted at `path` until close()."""
 
     def __init__(self, folder, kind, size_mb):
-        self.kind, self.device = kind, None
+        self.kind = kind
         folder = Path(folder)
         self.path = folder / "mnt"
         self.path.mkdir(parents=True)
@@ -33,23 +33,21 @@ class Mount:
         with open(self.image, "wb") as f:
             f.truncate(size_mb << 20)
         run(*MKFS[kind], self.image)
-        self.device = run("losetup", "--find", "--show", self.image)
         self.mount()
 
     def mount(self):
+        device = run("losetup", "--find", "--show", self.image)
         # No kernel module is needed for exFAT in user space. It has neither hard links nor renames that refuse to replace.
         if self.kind == "exfat":
-            run("mount.exfat-fuse", self.device, self.path)
+            run("mount.exfat-fuse", device, self.path)
         else:
-            run("mount", "-t", self.kind, self.device, self.path)
+            run("mount", "-t", self.kind, device, self.path)
+        # Takes effect when the last user is gone.
+        run("losetup", "--detach", device)
 
     def unmount(self):
         run("umount", self.path)
 
     def close(self):
-        subprocess.run(["umount", self.path], capture_output=True) if self.path.is_mount() else None
         if self.path.is_mount():
             run("umount", "--lazy", self.path)
-        if self.device:
-            run("losetup", "--detach", self.device)
-            self.image.unlink()
