@@ -40,7 +40,7 @@ static gboolean write_sink(gpointer user, const void *data, gsize size, GError *
   Sink *sink = user;
   if (sink->bytes->len >= sink->fail_at) return bl_error_set(error, BL_ERROR_NO_SPACE, "sink full");
   g_byte_array_append(sink->bytes, data, (guint)size);
-  if (sink->cancel != NULL) sink->cancel->cancelled = 1;
+  if (sink->cancel != NULL) __atomic_store_n(&sink->cancel->cancelled, 1, __ATOMIC_RELAXED);
   return TRUE;
 }
 
