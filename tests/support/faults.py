@@ -112,7 +112,7 @@ class Scene:
 
     def again(self):
         """The operation once more, without a fault."""
-        gone = self.operation == "delete" and not (self.ballast.store / "weight/models/m").exists()
+        gone = self.operation == "delete" and not list(self.ballast.store.glob("weight/models/m/*"))
         self.ballast(*self.args(), rc=3 if gone else 0)
         self.check_after()
 
