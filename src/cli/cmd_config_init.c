@@ -34,7 +34,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   }
   g_autofree char *shown = bl_path_display(path);
   g_autofree char *shown_url = bl_path_display(url);
-  bl_out_line("wrote %s: store %s", shown, shown_url);
+  bl_out_done(cli, "wrote %s: store %s", shown, shown_url);
   return 0;
 }
 

@@ -39,7 +39,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (done && cli->json) print_json(cli, &result);
   if (done && !cli->json) {
     BlSizeText size;
-    bl_out_line("deleted %s (%" G_GUINT64_FORMAT " objects, %s)", id, result.n_objects,
+    bl_out_done(cli, "deleted %s (%" G_GUINT64_FORMAT " objects, %s)", id, result.n_objects,
                 bl_size_format(size, result.n_bytes));
   }
   bl_remove_result_clear(&result);

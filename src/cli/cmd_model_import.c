@@ -102,35 +102,36 @@ static void print_json(BlCli *cli, const BlImportResult *result, gint64 elapsed_
 static void print_left_out(BlCli *cli, const GPtrArray *left_out) {
   guint n = left_out != NULL ? left_out->len : 0;
   guint shown = cli->verbose ? n : MIN(n, MAX_LEFT_OUT);
-  for (guint i = 0; i < shown; i++) bl_out_line("left out: %s", (const char *)left_out->pdata[i]);
-  if (shown < n) bl_out_line("left out: %u more (-v names them)", n - shown);
+  for (guint i = 0; i < shown; i++)
+    bl_out_done(cli, "left out: %s", (const char *)left_out->pdata[i]);
+  if (shown < n) bl_out_done(cli, "left out: %u more (-v names them)", n - shown);
 }
 
+/* What was done to the checkpoint; a dry run's answer is what was asked for, with -q too. */
 static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapsed_us) {
-  static const char *const verbs[] = {[BL_IMPORT_DONE] = "imported",
-                                      [BL_IMPORT_ALREADY_THERE] = "already there:",
-                                      [BL_IMPORT_WOULD] = "would import"};
   g_autofree char *model = bl_path_display(result->model_id);
   g_autofree char *revision = bl_path_display(result->revision);
-  BlSizeText size, rate;
-  bl_size_format(size, result->n_bytes);
-  bl_rate_format(rate, result->n_bytes, elapsed_us);
-
+  BlSizeText files, size;
   print_left_out(cli, result->left_out);
-  for (guint i = 0; result->mended != NULL && i < result->mended->len; i++)
-    bl_out_line("mended: %s", (const char *)result->mended->pdata[i]);
-  bl_out_line("%s %s (model %s, revision %s)", verbs[result->outcome], result->checkpoint_id, model,
-              revision);
-  if (result->outcome == BL_IMPORT_WOULD)
-    bl_out_line("%" G_GUINT64_FORMAT " files, %s", result->n_files, size);
-  else
-    bl_out_line("%" G_GUINT64_FORMAT " files, %s in %.1f s (%s)", result->n_files, size,
-                (double)elapsed_us / G_USEC_PER_SEC, rate);
-  if (result->outcome == BL_IMPORT_DONE && result->n_files_written < result->n_files) {
-    bl_size_format(size, result->n_bytes_written);
-    bl_out_line("written now: %" G_GUINT64_FORMAT " files, %s; the rest was there and right",
-                result->n_files_written, size);
+  guint n_mended = result->mended != NULL ? result->mended->len : 0;
+  for (guint i = 0; i < n_mended; i++)
+    bl_out_done(cli, "mended: %s", (const char *)result->mended->pdata[i]);
+  if (result->outcome == BL_IMPORT_WOULD) {
+    bl_out_line("would import %s (model %s, revision %s)", result->checkpoint_id, model, revision);
+    bl_out_line("%s, %s", bl_files_format(files, result->n_files),
+                bl_size_format(size, result->n_bytes));
+    return;
   }
+
+  const char *verb = result->outcome == BL_IMPORT_DONE ? "imported"
+                     : n_mended > 0                    ? "mended"
+                                                       : "already there:";
+  bl_out_done(cli, "%s %s (model %s, revision %s)", verb, result->checkpoint_id, model, revision);
+  bl_out_done_amount(cli, result->n_files, result->n_bytes, elapsed_us);
+  if (result->outcome == BL_IMPORT_DONE && result->n_files_written < result->n_files)
+    bl_out_done(cli, "written now: %s, %s; the rest was there and right",
+                bl_files_format(files, result->n_files_written),
+                bl_size_format(size, result->n_bytes_written));
 }
 
 static int run(BlCli *cli, char **args, GError **error) {

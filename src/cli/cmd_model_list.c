@@ -43,21 +43,29 @@ static void fill_row(guint64 i, char **cells, gconstpointer user) {
   cells[1] = show(checkpoint->model_id);
   cells[2] = show(checkpoint->revision);
   cells[3] = g_strdup(bl_checkpoint_status_name(checkpoint->status));
-  cells[4] = g_strdup_printf("%" G_GUINT64_FORMAT, checkpoint->n_files);
-  cells[5] = g_strdup(bl_size_format(size, checkpoint->total_size));
+  /* Without a manifest that can be read nothing more is known. */
+  gboolean is_known = checkpoint->model_id != NULL;
+  cells[4] = is_known ? g_strdup_printf("%" G_GUINT64_FORMAT, checkpoint->n_files) : g_strdup("-");
+  cells[5] = g_strdup(is_known ? bl_size_format(size, checkpoint->total_size) : "-");
   cells[6] =
       g_strdup(checkpoint->created_at > 0 ? bl_age_format(age, checkpoint->created_at) : "-");
 }
 
-/* What is not READY and why, below the table. */
-static void print_errors(const GPtrArray *checkpoints) {
+/* What is not READY and why, below the table; without -v only that there is more to know. */
+static void print_errors(const BlCli *cli, const GPtrArray *checkpoints) {
+  guint n = 0;
   for (guint i = 0; i < checkpoints->len; i++) {
     const BlCheckpoint *checkpoint = checkpoints->pdata[i];
     if (checkpoint->status == BL_CHECKPOINT_READY || checkpoint->error == NULL) continue;
+    n++;
+    if (!cli->verbose) continue;
     g_autofree char *id = show(checkpoint->checkpoint_id);
     g_autofree char *text = show(checkpoint->error);
     bl_out_line("%s: %s", id, text);
   }
+  if (n > 0 && !cli->verbose)
+    bl_out_done(cli, "%u %s not READY (\"ballast model list -v\" says why)", n,
+                n == 1 ? "is" : "are");
 }
 
 static void print_table(BlCli *cli, const BlStore *store, GPtrArray *checkpoints,
@@ -66,7 +74,7 @@ static void print_table(BlCli *cli, const BlStore *store, GPtrArray *checkpoints
                                          ">FILES",     ">SIZE", ">AGE"};
   if (checkpoints->len > 0) {
     bl_out_table(headings, G_N_ELEMENTS(headings), checkpoints->len, fill_row, checkpoints);
-    if (cli->verbose) print_errors(checkpoints);
+    print_errors(cli, checkpoints);
     return;
   }
   g_autofree char *url = bl_path_display(store->url);

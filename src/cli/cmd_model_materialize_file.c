@@ -22,15 +22,17 @@ static const GOptionEntry options[] = {
      "OUTPUT"},
     {NULL}};
 
-static void print_result(const char *path, const char *output, const BlPullResult *result) {
+static void print_result(const BlCli *cli, const char *path, const char *output,
+                         const BlPullResult *result) {
   g_autofree char *shown = bl_path_display(path);
   g_autofree char *shown_output = bl_path_display(output);
   BlSizeText size;
   bl_size_format(size, result->n_bytes);
   if (result->n_files_kept > 0)
-    bl_out_line("%s is there already and right (%s)", shown_output, size);
+    bl_out_done(cli, "already there: %s (%s)", shown_output, size);
   else
-    bl_out_line("wrote %s to %s (%s, %s)", shown, shown_output, size, bl_link_name(result->link));
+    bl_out_done(cli, "wrote %s to %s (%s, %s)", shown, shown_output, size,
+                bl_link_name(result->link));
 }
 
 static int run(BlCli *cli, char **args, GError **error) {
@@ -54,7 +56,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   bl_progress_stop(&cli->progress);
   if (!done) return -1;
   if (!cli->json) {
-    print_result(path, output, &result);
+    print_result(cli, path, output, &result);
     return 0;
   }
   bl_out_json_open();

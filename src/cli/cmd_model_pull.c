@@ -39,18 +39,23 @@ static char *default_output(BlStore *store, const char *id, GError **error) {
   return g_strconcat("./", is_name ? last : id, NULL);
 }
 
-static void print_result(const char *id, const char *output, const BlPullResult *result,
-                         gint64 elapsed_us) {
+static void print_result(const BlCli *cli, const char *id, const char *output,
+                         const BlPullResult *result, gint64 elapsed_us) {
   g_autofree char *shown = bl_path_display(output);
-  BlSizeText size, rate;
+  BlSizeText files, size, time, rate;
   bl_size_format(size, result->n_bytes_written);
-  bl_rate_format(rate, result->n_bytes_written, elapsed_us);
-  bl_out_line("pulled %s to %s", id, shown);
-  if (result->n_files_written > 0)
-    bl_out_line("%" G_GUINT64_FORMAT " files, %s in %.1f s (%s, %s)", result->n_files_written, size,
-                (double)elapsed_us / G_USEC_PER_SEC, rate, bl_link_name(result->link));
+  bl_duration_format(time, elapsed_us);
+  bl_rate_format(rate, result->n_files_written, result->n_bytes_written, elapsed_us);
+  bl_out_done(cli, "%s %s %s %s", result->n_files_written > 0 ? "pulled" : "already there:", id,
+              result->n_files_written > 0 ? "to" : "in", shown);
+  bl_files_format(files, result->n_files_written);
+  /* A link moves no bytes: a rate would say nothing. */
+  if (result->n_files_written > 0 && result->link == BL_LINK_COPY)
+    bl_out_done(cli, "%s, %s in %s (%s, copy)", files, size, time, rate);
+  else if (result->n_files_written > 0)
+    bl_out_done(cli, "%s, %s in %s (%s)", files, size, time, bl_link_name(result->link));
   if (result->n_files_kept > 0)
-    bl_out_line("%" G_GUINT64_FORMAT " files were there and right", result->n_files_kept);
+    bl_out_done(cli, "%s there and right", bl_files_format(files, result->n_files_kept));
 }
 
 static int run(BlCli *cli, char **args, GError **error) {
@@ -76,7 +81,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (!done) return -1;
   gint64 elapsed_us = g_get_monotonic_time() - start_us;
   if (!cli->json) {
-    print_result(id, output, &result, elapsed_us);
+    print_result(cli, id, output, &result, elapsed_us);
     return 0;
   }
   bl_out_json_open();

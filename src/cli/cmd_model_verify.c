@@ -61,7 +61,9 @@ static void print_json(BlCli *cli, const char *id, const BlVerifyResult *result,
   bl_out_json_close(cli);
 }
 
-static void print_result(const char *id, const BlVerifyResult *result, gint64 elapsed_us) {
+static void print_result(const BlCli *cli, const char *id, const BlVerifyResult *result,
+                         gint64 elapsed_us) {
+  BlSizeText files;
   for (guint i = 0; i < result->findings->len; i++) {
     const BlFinding *finding = result->findings->pdata[i];
     bl_out_line("%s: %s", finding->kind == BL_FINDING_WARNING ? "warning" : "bad", finding->text);
@@ -69,19 +71,20 @@ static void print_result(const char *id, const BlVerifyResult *result, gint64 el
   if (result->n_findings > result->findings->len)
     bl_out_line("%" G_GUINT64_FORMAT " more findings", result->n_findings - result->findings->len);
 
-  BlSizeText size, rate;
-  bl_size_format(size, result->n_bytes);
-  bl_rate_format(rate, result->n_bytes, elapsed_us);
+  /* What was imported damaged (--force) is found by --deep, and no import mends it. */
+  const char *advice = opt.deep ? "" : " (importing the same source again mends it)";
   if (result->n_files_bad > 0)
-    bl_out_line("%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " files are bad", id,
-                result->n_files_bad, result->n_files);
+    bl_out_line("%s: %" G_GUINT64_FORMAT " of %s %s bad%s", id, result->n_files_bad,
+                bl_files_format(files, result->n_files), result->n_files_bad == 1 ? "is" : "are",
+                advice);
   else if (bl_verify_result_is_bad(result))
-    bl_out_line("%s: the files are right, the checkpoint is not", id);
+    bl_out_line("%s: the files are right, the checkpoint is not%s", id, advice);
   else
-    bl_out_line("%s: %" G_GUINT64_FORMAT " files, %s: all right (%s)", id, result->n_files, size,
-                rate);
+    bl_out_done(cli, "verified %s: all right", id);
+  if (!bl_verify_result_is_bad(result))
+    bl_out_done_amount(cli, result->n_files, result->n_bytes, elapsed_us);
   if (result->digests_written)
-    bl_out_line("%s: block digests were missing and have been written", id);
+    bl_out_done(cli, "%s: block digests were missing and have been written", id);
 }
 
 static int run(BlCli *cli, char **args, GError **error) {
@@ -102,7 +105,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (cli->json)
     print_json(cli, id, result, elapsed_us);
   else
-    print_result(id, result, elapsed_us);
+    print_result(cli, id, result, elapsed_us);
   return bl_verify_result_is_bad(result) ? bl_error_exit_code(BL_ERROR_CORRUPT) : 0;
 }
 

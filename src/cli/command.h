@@ -11,7 +11,7 @@
 /* One run of the program. */
 typedef struct {
   gboolean json;    /* one JSON document on standard output, nothing else there */
-  gboolean quiet;   /* no progress, no notes; warnings and errors stay */
+  gboolean quiet;   /* no progress, no notes, no word of success */
   gboolean verbose; /* details */
   gboolean help, version;
   char *store_option;  /* --store as given, or NULL */

@@ -15,8 +15,8 @@ const BlCommand *const bl_commands[] = {
 static const struct {
   const char *name, *summary;
 } groups[] = {
-    {"model", "checkpoints: import, list, check, pull and delete them"},
-    {"config", "which store is used, and why"},
+    {"model", "checkpoints in the store"},
+    {"config", "the store that is used"},
 };
 
 /* Words people try for a command whose name is another. */

@@ -106,6 +106,8 @@ static void print_folder(const BlSource *folder, const BlTensorReport *report, g
                 bl_size_format(size, folder->n_bytes));
   bl_out_fieldf("tensors", "%" G_GUINT64_FORMAT ", %s parameters", report->n_tensors,
                 bl_count_format(count, report->n_parameters));
+  for (guint i = 0; i < folder->left_out->len; i++)
+    bl_out_field("left out", folder->left_out->pdata[i]);
   if (with_files) {
     bl_out_line("%s", "");
     bl_out_table(headings, G_N_ELEMENTS(headings), folder->n_files, fill_file_row, folder);

@@ -14,6 +14,10 @@
 /* Columns of the widest table, with room. */
 #define MAX_COLUMNS 8
 
+/* From this many files on, of less than this on average, the time goes into files, not bytes. */
+#define MANY_FILES 100
+#define SMALL_FILE (64 * 1024)
+
 /* Three digits that say something: 9.5, 99.9, then 100 to 999. */
 static void format_scaled(BlSizeText text, double value, const char *const *units, guint n_units,
                           double step) {
@@ -54,9 +58,33 @@ char *bl_age_format(BlSizeText text, gint64 unix_time) {
   return text;
 }
 
-char *bl_rate_format(BlSizeText text, guint64 bytes, gint64 elapsed_us) {
+char *bl_files_format(BlSizeText text, guint64 n_files) {
+  g_snprintf(text, sizeof(BlSizeText), "%" G_GUINT64_FORMAT " file%s", n_files,
+             n_files == 1 ? "" : "s");
+  return text;
+}
+
+char *bl_duration_format(BlSizeText text, gint64 elapsed_us) {
+  gint64 ms = (elapsed_us + 500) / 1000;
+  gint64 s = (ms + 500) / 1000;
+  if (ms < 100)
+    g_snprintf(text, sizeof(BlSizeText), "%d ms", (gint)ms);
+  else if (ms < 59950)
+    g_snprintf(text, sizeof(BlSizeText), "%.1f s", (double)ms / 1000);
+  else if (s < 3600)
+    g_snprintf(text, sizeof(BlSizeText), "%d min %d s", (gint)(s / 60), (gint)(s % 60));
+  else
+    g_snprintf(text, sizeof(BlSizeText), "%" G_GINT64_FORMAT " h %d min", s / 3600,
+               (gint)(s / 60 % 60));
+  return text;
+}
+
+char *bl_rate_format(BlSizeText text, guint64 n_files, guint64 n_bytes, gint64 elapsed_us) {
   double seconds = (double)MAX(elapsed_us, 1) / G_USEC_PER_SEC;
-  bl_size_format(text, (guint64)((double)bytes / seconds));
+  if (n_files >= MANY_FILES && n_bytes / n_files < SMALL_FILE)
+    g_snprintf(text, sizeof(BlSizeText), "%.0f files", (double)n_files / seconds);
+  else
+    bl_size_format(text, (guint64)((double)n_bytes / seconds));
   g_strlcat(text, "/s", sizeof(BlSizeText));
   return text;
 }
@@ -73,6 +101,22 @@ void bl_out_line(const char *format, ...) {
   g_autofree char *text = g_strdup_vprintf(format, args);
   va_end(args);
   puts(text);
+}
+
+void bl_out_done(const BlCli *cli, const char *format, ...) {
+  if (cli->quiet) return;
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args);
+  va_end(args);
+  puts(text);
+}
+
+void bl_out_done_amount(const BlCli *cli, guint64 n_files, guint64 n_bytes, gint64 elapsed_us) {
+  BlSizeText files, size, time, rate;
+  bl_out_done(cli, "%s, %s in %s (%s)", bl_files_format(files, n_files),
+              bl_size_format(size, n_bytes), bl_duration_format(time, elapsed_us),
+              bl_rate_format(rate, n_files, n_bytes, elapsed_us));
 }
 
 void bl_out_field(const char *label, const char *text) {

@@ -6,15 +6,22 @@
 
 /* Numbers for people; each writes into a buffer of its type and returns it. */
 typedef char BlSizeText[32];
-char *bl_size_format(BlSizeText text, guint64 bytes);   /* "0 B", "1.5 KiB", "843 MiB" … PiB */
-char *bl_count_format(BlSizeText text, guint64 count);  /* "999", "22.7 M", "7.2 B", "1.1 T" */
-char *bl_age_format(BlSizeText text, gint64 unix_time); /* "12 s", "5 min", "3 h", "4 d" */
-char *bl_rate_format(BlSizeText text, guint64 bytes, gint64 elapsed_us); /* "843 MiB/s" */
+char *bl_size_format(BlSizeText text, guint64 bytes);    /* "0 B", "1.5 KiB", "843 MiB" … PiB */
+char *bl_count_format(BlSizeText text, guint64 count);   /* "999", "22.7 M", "7.2 B", "1.1 T" */
+char *bl_age_format(BlSizeText text, gint64 unix_time);  /* "12 s", "5 min", "3 h", "4 d" */
+char *bl_files_format(BlSizeText text, guint64 n_files); /* "1 file", "13 files" */
+char *bl_duration_format(BlSizeText text, gint64 elapsed_us); /* "12 ms", "3.4 s", "2 min 5 s" */
+/* "843 MiB/s"; of many small files, where bytes say little, "5200 files/s". */
+char *bl_rate_format(BlSizeText text, guint64 n_files, guint64 n_bytes, gint64 elapsed_us);
 /* Local time, "2024-05-31 17:03:09". Caller frees. */
 char *bl_time_format(gint64 unix_time);
 
 /* A line; not for --json. */
 void bl_out_line(const char *format, ...) G_GNUC_PRINTF(1, 2);
+/* A line that says what was done: none with -q. */
+void bl_out_done(const BlCli *cli, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* The same: "13 files, 87.4 MiB in 0.3 s (284 MiB/s)". */
+void bl_out_done_amount(const BlCli *cli, guint64 n_files, guint64 n_bytes, gint64 elapsed_us);
 /* "label:      text", labels padded to one width; nothing where text is NULL. */
 void bl_out_field(const char *label, const char *text);
 void bl_out_fieldf(const char *label, const char *format, ...) G_GNUC_PRINTF(2, 3);

@@ -123,7 +123,8 @@ static void append_gauge(GString *text, guint columns, const Counters *now) {
 char *bl_progress_bar(const BlProgress *progress, guint columns) {
   enum { MIN_GAUGE = 10, MAX_GAUGE = 30 };
   Counters now = read_counters(progress->job);
-  guint room = columns > 1 ? columns - 1 : 1;
+  /* "^C" must fit behind it: what wraps is not cleared any more. */
+  guint room = columns > 3 ? columns - 3 : 1;
   GString *text = g_string_new(now.phase != NULL ? now.phase : progress->name);
   if (now.total_bytes > 0) g_string_append_printf(text, " %3u%%", percent(&now));
 
@@ -131,9 +132,12 @@ char *bl_progress_bar(const BlProgress *progress, guint columns) {
   describe(progress, &now, parts);
   guint wanted = 0; /* parts that fit */
   gsize used = text->len;
-  while (wanted < parts->len && used + 2 + strlen(parts->pdata[wanted]) <= room) {
-    used += 2 + strlen(parts->pdata[wanted]);
-    wanted++;
+  for (; wanted < parts->len; wanted++) {
+    gsize more = 2 + strlen(parts->pdata[wanted]);
+    /* The gauge comes behind bytes, rate and time left, but before the rest. */
+    gsize gauge = wanted >= 3 && now.total_bytes > 0 ? 2 + MIN_GAUGE : 0;
+    if (used + more + gauge > room) break;
+    used += more;
   }
   if (now.total_bytes > 0 && used + 2 + MIN_GAUGE <= room) {
     g_string_append(text, "  ");

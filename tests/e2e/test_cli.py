@@ -329,7 +329,8 @@ def test_bar(ballast, large, columns):
     assert rc == 0, seen
     bars = [f for f in frames(seen) if "%" in f]
     assert bars, seen
-    assert all(len(f) < columns for f in frames(seen)[:-1]), seen
+    # "^C" fits behind it, and does not wrap.
+    assert all(len(f) <= max(columns - 3, 1) for f in frames(seen)[:-1]), seen
     if columns >= 80:
         assert any(re.search(r"\d+%  \[=*>? *\]  [\d.]+ \wi?B of 600 MiB  [\d.]+ [MG]iB/s", f) for f in bars), bars
         assert any(re.search(r"\d:\d\d left", f) for f in bars), bars
@@ -343,6 +344,51 @@ def test_no_bar_where_it_is_not_wanted(ballast, large, raw):
     rc, out, err = raw("model", "verify", "large")
     assert rc == 0 and err == "" and "all right" in out
     assert raw("model", "verify", "large", "--json")[2] == ""
+
+
+def test_quiet_is_silent_where_all_is_well(ballast, raw, model, tmp_path):
+    """-q leaves errors, warnings, and what was asked for: a table, a file, a verdict that is bad."""
+    steps = [["import", model, "--checkpoint-id", "m"], ["import", model, "--checkpoint-id", "m"], ["verify", "m"],
+             ["pull", "m", "--output", tmp_path / "out"], ["pull", "m", "--output", tmp_path / "out"],
+             ["materialize-file", "m", "config.json", tmp_path / "c.json"]]
+    for args in steps:
+        assert raw("-q", "model", *args) == (0, "", ""), args
+        assert raw("model", *args)[1] != "", args
+    assert "m " in raw("-q", "model", "list")[1]
+    assert "would import" in raw("-q", "model", "import", model, "--checkpoint-id", "n", "--dry-run")[1]
+    next(p for p in ballast.store.rglob("files,*") if p.is_file()).unlink()
+    rc, out, err = raw("-q", "model", "verify", "m")
+    assert rc == 4 and "missing" in out and err == ""
+    assert raw("-q", "model", "delete", "m") == (0, "", "")
+
+
+def test_list_tells_that_there_is_more_to_know(ballast, raw, model):
+    ballast.do_import(model, "good")
+    ballast.do_import(model, "bad")
+    manifest = next(p for p in ballast.store.rglob("manifest") if p.parent.name == "bad")
+    manifest.unlink()
+    manifest.write_text("no manifest")
+    rc, out, err = raw("model", "list")
+    assert rc == 0 and re.search(r"^bad +- +- +CORRUPT +- +- +-$", out, re.M), out
+    assert out.splitlines()[-1] == '1 is not READY ("ballast model list -v" says why)'
+    assert "READY (" not in raw("-q", "model", "list")[1]
+    assert raw("-v", "model", "list")[1].splitlines()[-1].startswith("bad: manifest of checkpoint")
+
+
+def test_a_mended_checkpoint_is_called_so(ballast, raw, model):
+    ballast.do_import(model, "m")
+    assert raw("model", "import", model, "--checkpoint-id", "m")[1].startswith("already there: m ")
+    next(p for p in ballast.store.rglob("files,*") if p.is_file()).unlink()
+    lines = raw("model", "import", model, "--checkpoint-id", "m")[1].splitlines()
+    assert lines[0].startswith("mended: ") and lines[1].startswith("mended m "), lines
+
+
+def test_many_small_files_are_counted(raw, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(120):
+        (folder / f"{i}.txt").write_text("x")
+    assert re.search(r"^120 files, 120 B in \S+ \w+ \(\d+ files/s\)$", raw("model", "import", folder)[1], re.M)
 
 
 def test_lines_where_there_is_no_terminal(ballast, large):
@@ -366,7 +412,7 @@ def is_underway(ballast):
     return any((ballast.store / "weight/models").glob("*/manifest")) if ballast.store.exists() else False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_import_goes_on(ballast, large, number):
     process = ballast.start("model", "import", large)
     while not is_underway(ballast):
