@@ -1,5 +1,6 @@
 /* The command: finds what is to be run, runs it, and is the only place that prints errors. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +33,18 @@ static void catch_signals(BlJob *job) {
   signalled_job = job;
   catch_signal(SIGINT);
   catch_signal(SIGTERM);
+  catch_signal(SIGHUP);
   signal(SIGPIPE, SIG_IGN);
+  /* A file that may not grow so large is an error of the write. */
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+/* Where we are started without one of the standard descriptors, the next file opened would get its
+ * number, and a message would be written into an object. What stands in fails when it is used. */
+static void fill_standard_fds(void) {
+  for (int fd = 0; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+      _exit(bl_error_exit_code(BL_ERROR_IO));
 }
 
 static void on_note(BlNoteLevel level, const char *text, gpointer data) {
@@ -180,6 +192,7 @@ static gboolean asks_for_json(char **words) {
 
 int main(int argc, char **argv) {
   (void)argc;
+  fill_standard_fds();
   BlCli cli;
   cli_init(&cli);
   catch_signals(&cli.job);

@@ -113,14 +113,31 @@ static gboolean has_objects(BlStore *store, const char *id, gboolean *has, GErro
   return TRUE;
 }
 
+/* Faults of one checkpoint are shown beside its id; those of the whole store end the list. */
+static gboolean is_fault_of_one(const GError *fault) {
+  switch (bl_error_code(fault)) {
+    case BL_ERROR_CORRUPT:
+    case BL_ERROR_UNSUPPORTED:
+    case BL_ERROR_DENIED:
+    case BL_ERROR_IO:
+      return TRUE;
+    default:
+      return FALSE;
+  }
+}
+
 /* IMPORTING or DELETING where someone holds, or may hold, the claim; untouched else. */
 static gboolean apply_claim(BlStore *store, BlCheckpoint *checkpoint, GError **error) {
   BlKeyBuffer prefix;
   BlClaimState state;
   g_autofree char *owner = NULL, *operation = NULL;
+  g_autoptr(GError) fault = NULL;
   if (!bl_claim_peek(store, bl_key_prefix(prefix, checkpoint->checkpoint_id), &state, &owner,
-                     &operation, error))
+                     &operation, &fault)) {
+    if (is_fault_of_one(fault)) return TRUE;
+    g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
+  }
   if (state != BL_CLAIM_LIVE && state != BL_CLAIM_UNKNOWN) return TRUE;
   checkpoint->status =
       strcmp(operation, "delete") == 0 ? BL_CHECKPOINT_DELETING : BL_CHECKPOINT_IMPORTING;
@@ -141,19 +158,6 @@ static void take_manifest(BlCheckpoint *checkpoint, BlManifest *manifest) {
   checkpoint->total_size = manifest->total_size;
   checkpoint->created_at = manifest->created_at;
   checkpoint->updated_at = manifest->updated_at;
-}
-
-/* Faults of one manifest are shown beside its id; those of the whole store end the list. */
-static gboolean is_fault_of_one(const GError *fault) {
-  switch (bl_error_code(fault)) {
-    case BL_ERROR_CORRUPT:
-    case BL_ERROR_UNSUPPORTED:
-    case BL_ERROR_DENIED:
-    case BL_ERROR_IO:
-      return TRUE;
-    default:
-      return FALSE;
-  }
 }
 
 /* Reads the manifest into the checkpoint: READY, FAILED, CORRUPT, or LEFTOVER where there is none.
@@ -236,12 +240,13 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
   return done ? g_steal_pointer(&list) : NULL;
 }
 
-/* Whether the id has a manifest. */
+/* Whether the id has a manifest, be it a damaged one. */
 static gboolean is_there(BlStore *store, const char *id, gboolean *there, GError **error) {
   BlKeyBuffer key;
   guint64 size;
   g_autoptr(GError) fault = NULL;
-  *there = bl_store_size(store, bl_key_manifest(key, id), &size, &fault);
+  *there = bl_store_size(store, bl_key_manifest(key, id), &size, &fault) ||
+           g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
   if (*there || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
   g_propagate_prefixed_error(error, g_steal_pointer(&fault), "checkpoint \"%s\": ", id);
   return FALSE;

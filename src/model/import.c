@@ -341,6 +341,14 @@ static gboolean mend_info(Import *import, BlInfo **info, GError **error) {
   return bl_info_save(import->store, import->manifest, *info, error);
 }
 
+/* An import that was killed right after it was visible may not have seen its manifest durable. */
+static gboolean keep_manifest(Import *import, GError **error) {
+  char key[BL_KEY_MAX];
+  return bl_store_adopt(import->store, bl_key_manifest(key, import->manifest->checkpoint_id),
+                        error) &&
+         bl_store_sync(import->store, error);
+}
+
 /* The same checkpoint is there, READY: what it holds is compared with the source, and mended. */
 static gboolean import_again(Import *import, GError **error) {
   g_autoptr(BlInfo) info = NULL;
@@ -354,7 +362,8 @@ static gboolean import_again(Import *import, GError **error) {
         !bl_claim_check(import->claim, error) || !mend_digests(import, error))
       return FALSE;
   }
-  return set_ref(import, import->options->revision != NULL, error);
+  return keep_manifest(import, error) &&
+         set_ref(import, import->options->revision != NULL, error);
 }
 
 static gboolean import_claimed(Import *import, GError **error) {

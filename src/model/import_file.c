@@ -184,6 +184,8 @@ static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GErro
       is_good = is_good && is_chunk_equal(work, key, done, bytes, want, scratch);
       done += want;
     }
+    /* Whoever put it may have been killed before it was durable. */
+    if (is_good && !bl_store_adopt(work->files->store, key, error)) return FALSE;
     work->is_good[c] = is_good;
   }
   return TRUE;

@@ -114,7 +114,9 @@ static gboolean check_there(Removal *removal, GError **error) {
   guint64 size;
   gboolean is_there = FALSE;
   g_autoptr(GError) fault = NULL;
-  if (bl_store_size(removal->store, bl_key_manifest(key, removal->id), &size, &fault)) return TRUE;
+  if (bl_store_size(removal->store, bl_key_manifest(key, removal->id), &size, &fault) ||
+      g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT))
+    return TRUE;
   if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;

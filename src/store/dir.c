@@ -7,7 +7,8 @@
  * Durability. What is put without BL_PUT_DURABLE is pending: its descriptor is kept, up to
  * MAX_PENDING of them, and bl_store_sync fsyncs each, then the folders. Past that number one syncfs
  * is cheaper, and a descriptor of the root that was open before the first write makes it report
- * every write-back error since. A failed sync is final for this instance.
+ * every write-back error since. What is in another file system than the root is fsynced as it is
+ * put. A failed sync is final for this instance.
  *
  * Threads: any. `lock` protects the pending set; nothing holds it across I/O. */
 #include "store/dir.h"
@@ -58,9 +59,16 @@ void bl_dir_mark_folder(BlDirStore *store, const char *folder) {
   g_mutex_unlock(&store->lock);
 }
 
-/* Takes the descriptor over for the next sync. */
-void bl_dir_mark_object(BlDirStore *store, const char *folder, int *fd) {
+gboolean bl_dir_mark_object(BlDirStore *store, const char *folder, int folder_fd, int *fd,
+                            GError **error) {
+  struct stat st;
   bl_dir_mark_folder(store, folder);
+  /* A folder that leads to another disk (a mount, a link): no syncfs of the root reaches it. */
+  if (fstat(folder_fd, &st) != 0 || st.st_dev != store->device) {
+    if (bl_fsync(*fd, "an object", error)) return TRUE;
+    g_prefix_error(error, "store %s: ", store->base.url);
+    return FALSE;
+  }
   g_autoptr(GArray) surplus = NULL;
   g_mutex_lock(&store->lock);
   if (!store->pending_all && store->pending_fds->len < MAX_PENDING) {
@@ -73,6 +81,7 @@ void bl_dir_mark_object(BlDirStore *store, const char *folder, int *fd) {
   }
   g_mutex_unlock(&store->lock);
   for (guint i = 0; surplus != NULL && i < surplus->len; i++) close(g_array_index(surplus, int, i));
+  return TRUE;
 }
 
 gboolean bl_dir_sync_folder(BlDirStore *store, const char *folder, GError **error) {
@@ -169,6 +178,7 @@ static const BlStoreOps dir_ops = {
     .get = bl_dir_get,
     .put = bl_dir_put,
     .writer_open = bl_dir_writer_open,
+    .adopt = bl_dir_adopt,
     .sync = dir_sync,
     .remove = bl_dir_remove,
     .list = bl_dir_list,
@@ -259,8 +269,10 @@ static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
     store->base.caps |= BL_STORE_IS_READ_ONLY;
     return TRUE;
   }
-  if (store->root_fd < 0)
+  struct stat st;
+  if (store->root_fd < 0 || fstat(store->root_fd, &st) != 0)
     return bl_error_set_errno(error, errno, "cannot open store %s", store->base.url);
+  store->device = st.st_dev;
   if (faccessat(store->root_fd, ".", W_OK, AT_EACCESS) != 0)
     store->base.caps |= BL_STORE_IS_READ_ONLY;
 

@@ -14,6 +14,7 @@ typedef struct {
   BlStore base;
   char *path;
   int root_fd;           /* -1: there is no store yet, and create was not asked */
+  dev_t device;          /* of the root */
   gboolean shared_group; /* objects and folders are the group's, too, whatever the umask */
   char token[33];        /* begins the names of this instance's temporaries */
   gint n_temporaries;
@@ -36,9 +37,11 @@ gboolean bl_dir_set_error(GError **error, int errnum, const BlDirStore *store, c
 /* NOT_FOUND where there is no store, DENIED where it is read-only. */
 gboolean bl_dir_check_writable(const BlDirStore *store, GError **error);
 /* Records what the next sync must make durable: a folder's entries; an object, whose descriptor it
- * takes over or leaves. */
+ * takes over or leaves. folder_fd is the object's folder; where that is another file system, the
+ * object is made durable at once. */
 void bl_dir_mark_folder(BlDirStore *store, const char *folder);
-void bl_dir_mark_object(BlDirStore *store, const char *folder, int *fd);
+gboolean bl_dir_mark_object(BlDirStore *store, const char *folder, int folder_fd, int *fd,
+                            GError **error);
 /* fsyncs a folder and those above it up to the root: any of them may be new. */
 gboolean bl_dir_sync_folder(BlDirStore *store, const char *folder, GError **error);
 
@@ -48,6 +51,7 @@ gboolean bl_dir_put(BlStore *store, const char *key, const void *data, gsize siz
 BlStoreWriter *bl_dir_writer_open(BlStore *store, const char *key, guint64 size_hint,
                                   BlPutFlags flags, GError **error);
 gboolean bl_dir_clone_fd(BlStore *store, const char *key, int fd, guint64 size, GError **error);
+gboolean bl_dir_adopt(BlStore *store, const char *key, GError **error);
 gboolean bl_dir_remove(BlStore *store, const char *key, GError **error);
 gboolean bl_dir_move(BlStore *store, const char *key, const char *new_key, GError **error);
 BlStoreHold *bl_dir_put_held(BlStore *store, const char *key, const void *data, gsize size,
@@ -65,5 +69,9 @@ gboolean bl_dir_list(BlStore *store, const char *prefix, BlKeyFunc func, gpointe
 gboolean bl_dir_list_folders(BlStore *store, const char *prefix, BlFolderFunc func, gpointer user,
                              GError **error);
 gboolean bl_dir_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);
+/* UNSUPPORTED where the folder is there only by way of a link, or of a file system that takes
+ * another spelling for it: two prefixes would then share one folder, and what is done to one would
+ * harm the other. */
+gboolean bl_dir_check_own_name(BlDirStore *store, const char *folder, GError **error);
 /* Removes the temporaries in the folder that the prefix names. */
 gboolean bl_dir_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);

@@ -26,8 +26,9 @@ int bl_dir_open_fd(BlStore *base, const char *key, GError **error) {
     } while (fd < 0 && errno == EINTR);
   }
   struct stat st;
-  if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
-    close(fd);
+  gboolean is_strange = fd < 0 ? errno == ELOOP : fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
+  if (is_strange) {
+    bl_fd_clear(&fd);
     bl_error_set(error, BL_ERROR_CORRUPT, "store %s: \"%s\" is not a regular file", base->url, key);
     return -1;
   }
@@ -118,8 +119,9 @@ static gboolean list_object(const Listing *listing, DIR *dir, const char *folder
   if (folder[0] == '\0' && strcmp(file, BL_DIR_FILE) == 0) return TRUE;
   if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || bl_dir_set_error(error, errno, listing->store, "look at", key);
-  if (!S_ISREG(st.st_mode)) return TRUE;
-  return listing->func(key, (guint64)st.st_size, listing->user, error);
+  /* What is no file is in an object's place, and goes with the rest of its checkpoint. */
+  guint64 size = S_ISREG(st.st_mode) ? (guint64)st.st_size : 0;
+  return listing->func(key, size, listing->user, error);
 }
 
 /* Folders lie at most three deep, so the recursion does. */
@@ -181,6 +183,26 @@ gboolean bl_dir_is_held(BlStore *base, const char *key, BlHoldState *state, GErr
     g_atomic_int_set(&store->locks_work, bl_lock_self_test(store->root_fd, BL_DIR_FILE));
   *state = g_atomic_int_get(&store->locks_work) ? bl_lock_test(fd) : BL_HOLD_UNKNOWN;
   return TRUE;
+}
+
+gboolean bl_dir_check_own_name(BlDirStore *store, const char *folder, GError **error) {
+  const char *slash = strrchr(folder, '/');
+  if (slash == NULL) return TRUE;
+  g_autofree char *parent = g_strndup(folder, (gsize)(slash - folder));
+  gboolean is_absent;
+  autodir *dir = open_folder(store, parent, &is_absent, error);
+  struct dirent *entry = NULL;
+  if (dir == NULL && !is_absent) return FALSE;
+  do {
+    if (dir != NULL && !next_entry(store, dir, parent, &entry, error)) return FALSE;
+  } while (entry != NULL && strcmp(entry->d_name, slash + 1) != 0);
+  if (entry != NULL && is_folder(dir, entry)) return TRUE;
+  return bl_error_set(error, BL_ERROR_UNSUPPORTED,
+                      "store %s: folder \"%s\" is another one under this name: %s (choose another "
+                      "id)",
+                      store->base.url, folder,
+                      entry != NULL ? "it is a symbolic link"
+                                    : "this file system does not tell the two names apart");
 }
 
 gboolean bl_dir_sweep(BlStore *base, const char *prefix, guint *n_removed, GError **error) {

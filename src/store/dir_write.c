@@ -110,8 +110,7 @@ static gboolean draft_publish(Draft *draft, BlPutFlags flags, gboolean *is_lost,
   draft->is_published = TRUE;
   if (flags & BL_PUT_VOLATILE) return TRUE;
   if (flags & BL_PUT_DURABLE) return bl_dir_sync_folder(draft->store, draft->name.folder, error);
-  bl_dir_mark_object(draft->store, draft->name.folder, &draft->fd);
-  return TRUE;
+  return bl_dir_mark_object(draft->store, draft->name.folder, draft->folder_fd, &draft->fd, error);
 }
 
 gboolean bl_dir_put(BlStore *base, const char *key, const void *data, gsize size, BlPutFlags flags,
@@ -190,7 +189,8 @@ BlStoreWriter *bl_dir_writer_open(BlStore *base, const char *key, guint64 size_h
     bl_dir_set_error(error, EEXIST, bl_dir(base), "write", key);
     return NULL;
   }
-  bl_bulk_file_init(&writer->file, writer->draft.fd, size_hint == G_MAXUINT64 ? 0 : size_hint);
+  bl_bulk_file_init(&writer->file, writer->draft.fd, size_hint == G_MAXUINT64 ? 0 : size_hint,
+                    BL_BULK_READ_LATER);
   return &writer->base;
 }
 
@@ -229,6 +229,17 @@ gboolean bl_dir_clone_fd(BlStore *base, const char *key, int fd, guint64 size, G
     return bl_error_set(error, BL_ERROR_UNSUPPORTED, "store %s cannot share the bytes of \"%s\"",
                         base->url, key);
   return ok;
+}
+
+gboolean bl_dir_adopt(BlStore *base, const char *key, GError **error) {
+  BlDirStore *store = bl_dir(base);
+  BlDirName name;
+  if (!bl_dir_check_writable(store, error) || !bl_dir_name_from_key(key, &name, error))
+    return FALSE;
+  bl_autofd fd = bl_dir_open_fd(base, key, error);
+  if (fd < 0) return FALSE;
+  bl_autofd folder_fd = open_folder(store, name.folder, FALSE, error);
+  return folder_fd >= 0 && bl_dir_mark_object(store, name.folder, folder_fd, &fd, error);
 }
 
 gboolean bl_dir_remove(BlStore *base, const char *key, GError **error) {
@@ -272,6 +283,15 @@ typedef struct {
   char *key;
 } DirHold;
 
+/* Whether the draft's folder still has its name: a delete may have removed it, another put made it
+ * again. */
+static gboolean is_folder_there(const Draft *draft) {
+  struct stat ours, there;
+  return fstatat(draft->store->root_fd, draft->name.folder, &there, 0) == 0 &&
+         fstat(draft->folder_fd, &ours) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev;
+}
+
 /* The temporary is locked before it gets its name, so no one ever sees the object without its lock.
  * A file system without locks gives a hold all the same: bl_store_is_held says UNKNOWN there. */
 BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, gsize size,
@@ -283,7 +303,9 @@ BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, g
     g_autoptr(GError) fault = NULL;
     (void)bl_lock_take(draft.fd, TRUE);
     int errnum = 0;
-    if (!bl_pwrite_all(draft.fd, data, size, 0, &fault)) {
+    if (!bl_dir_check_own_name(store, draft.name.folder, &fault)) {
+      errnum = is_folder_there(&draft) ? EINVAL : ENOENT;
+    } else if (!bl_pwrite_all(draft.fd, data, size, 0, &fault)) {
       g_prefix_error(&fault, "store %s: cannot write \"%s\": ", base->url, key);
     } else {
       errnum = draft_rename(&draft, FALSE);

@@ -14,7 +14,7 @@ static const char *const op_names[BL_FAULT_N_OPS] = {
     [BL_FAULT_MOVE] = "move",         [BL_FAULT_CLONE] = "clone",
     [BL_FAULT_PUT_HELD] = "put-held", [BL_FAULT_HOLD_CHECK] = "hold-check",
     [BL_FAULT_IS_HELD] = "is-held",   [BL_FAULT_FREE_SPACE] = "free-space",
-    [BL_FAULT_SWEEP] = "sweep",
+    [BL_FAULT_SWEEP] = "sweep",       [BL_FAULT_ADOPT] = "adopt",
 };
 
 typedef struct {
@@ -184,6 +184,11 @@ static gboolean fault_sync(BlStore *base, GError **error) {
   return enter(store, BL_FAULT_SYNC, "", error) && bl_store_sync(store->inner, error);
 }
 
+static gboolean fault_adopt(BlStore *base, const char *key, GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_ADOPT, key, error) && bl_store_adopt(store->inner, key, error);
+}
+
 static gboolean fault_remove(BlStore *base, const char *key, GError **error) {
   FaultStore *store = fault_store(base);
   return enter(store, BL_FAULT_REMOVE, key, error) && bl_store_remove(store->inner, key, error);
@@ -280,6 +285,7 @@ BlStore *bl_fault_store_new(BlStore *inner) {
       .put_many = fault_put_many,
       .writer_open = fault_writer_open,
       .sync = fault_sync,
+      .adopt = fault_adopt,
       .remove = fault_remove,
       .list = fault_list,
       .list_folders = fault_list_folders,

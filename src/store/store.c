@@ -217,6 +217,11 @@ void bl_store_writer_free(BlStoreWriter *writer) {
   if (writer != NULL) writer->ops->free(writer);
 }
 
+gboolean bl_store_adopt(BlStore *store, const char *key, GError **error) {
+  return bl_key_check(key, error) &&
+         (store->ops->adopt == NULL || store->ops->adopt(store, key, error));
+}
+
 gboolean bl_store_sync(BlStore *store, GError **error) {
   return store->ops->sync(store, error);
 }

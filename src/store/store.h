@@ -95,6 +95,8 @@ typedef struct {
   void (*put_many)(BlStore *store, BlPutItem *items, gsize n, BlPutFlags flags); /* as get_many */
   BlStoreWriter *(*writer_open)(BlStore *store, const char *key, guint64 size_hint,
                                 BlPutFlags flags, GError **error);
+  /* Optional: NULL where nothing of an object is ever lost. */
+  gboolean (*adopt)(BlStore *store, const char *key, GError **error);
   gboolean (*sync)(BlStore *store, GError **error);
   gboolean (*remove)(BlStore *store, const char *key, GError **error);
   gboolean (*list)(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user,
@@ -177,8 +179,11 @@ gboolean bl_store_writer_commit(BlStoreWriter *writer, GError **error);
 void bl_store_writer_free(BlStoreWriter *writer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlStoreWriter, bl_store_writer_free)
 
-/* Makes all that this instance put, moved or removed since it was opened, or since the last sync,
- * durable, folder entries included. */
+/* Counts an object that is there, put by whoever, to what the next sync makes durable: one that a
+ * killed process put may so far be in the page cache alone. */
+gboolean bl_store_adopt(BlStore *store, const char *key, GError **error);
+/* Makes all that this instance put, adopted, moved or removed since it was opened, or since the
+ * last sync, durable, folder entries included. */
 gboolean bl_store_sync(BlStore *store, GError **error);
 gboolean bl_store_remove(BlStore *store, const char *key, GError **error);
 /* Every key that begins with prefix, in no order; keys that come or go meanwhile may or may not be

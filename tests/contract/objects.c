@@ -326,6 +326,11 @@ static void test_sync(Fixture *f, gconstpointer data) {
     contract_put(f->store, key, key);
     if (i == 3) must(bl_store_sync(f->store, &error));
   }
+  for (guint i = 0; i < 200; i++) {
+    g_autofree char *key = g_strdup_printf("models/%u/x/%u", i % 3, i);
+    must(bl_store_adopt(f->other, key, &error));
+  }
+  must(bl_store_sync(f->other, &error));
   must(bl_store_remove(f->store, "models/1/x/100", &error));
   must(bl_store_sync(f->store, &error));
   must(bl_store_sync(f->store, &error));

@@ -151,6 +151,11 @@ static void test_fresh(Fixture *f, gconstpointer kind) {
   bl_fault_store_reset_counts(f->store);
   import_ok(f, kind, BL_IMPORT_ALREADY_THERE, 0);
   g_assert_cmpuint(bl_fault_store_n_bytes(f->store, BL_FAULT_WRITE), ==, 0);
+  /* What another import put and nobody made durable is made so: every chunk, and the manifest. */
+  g_autoptr(BlManifest) manifest = bl_manifest_load(f->store, ID, 0, NULL);
+  guint64 n_chunks = 0;
+  for (guint64 i = 0; i < manifest->n_files; i++) n_chunks += manifest->files[i].n_chunks;
+  g_assert_cmpuint(bl_fault_store_n_calls(f->store, BL_FAULT_ADOPT), ==, n_chunks + 1);
 }
 
 static void test_other_content(Fixture *f, gconstpointer kind) {

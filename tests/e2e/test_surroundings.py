@@ -1,0 +1,87 @@
+"""What surrounds a run: descriptors, limits, and stores that someone put something into."""
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from support import models
+from support.walker import walk
+
+
+@pytest.mark.parametrize("closed", [(2,), (1, 2), (0, 1, 2)])
+def test_messages_never_reach_a_file_of_the_store(ballast, model, closed):
+    """Without standard descriptors the store's files would get their numbers."""
+    (model / "broken.safetensors").write_bytes(b"\xff" * 100)
+    for name in ("a", "b"):
+        line = ballast.line("model", "import", model, "--checkpoint-id", name, "--force")
+        line.remove("-q")
+        subprocess.run(["sh", "-c", " ".join(f"{fd}>&-" for fd in closed).join(['"$@" ', ""]), "sh", *line],
+                       env=ballast.env, cwd=ballast.cwd, timeout=60)
+        ballast.verify(name)
+    for path in ballast.store.rglob("*"):
+        assert path.is_dir() or b"ballast: " not in path.read_bytes(), path
+    walk(ballast.store).assert_clean()
+
+
+def test_limit_of_file_size(ballast, model):
+    """A write beyond the limit is an error that is told, not the signal's end."""
+    limited = ballast.having(prefix=["sh", "-c", 'ulimit -f 8; exec "$@"', "sh"])
+    (model / "big.bin").write_bytes(os.urandom(100_000))
+    assert "File too large" in limited.fails(1, "model", "import", model, "--checkpoint-id", "m")
+    assert ballast.status("m") is None
+    ballast.do_import(model, "m")
+    message = limited.fails(1, "model", "pull", "m", "--output", ballast.cwd / "out")
+    assert "File too large" in message
+    assert not (ballast.cwd / "out" / "big.bin").exists()
+
+
+@pytest.mark.parametrize("operation", ["import", "delete"])
+def test_link_in_place_of_a_checkpoint(ballast, make_model, operation):
+    """What is done under the link's name would be done to the checkpoint behind it."""
+    ballast.do_import(make_model("a"), "a")
+    (ballast.store / "weight/models/b").symlink_to("a")
+    args = ["import", make_model("b", seed=2), "--checkpoint-id"] if operation == "import" else ["delete"]
+    message = ballast.fails(1, "model", *args, "b")
+    assert "symbolic link" in message and '"weight/models/b"' in message
+    ballast.verify("a")
+    (ballast.store / "weight/models/b").unlink()
+    walk(ballast.store).assert_clean()
+
+
+@pytest.mark.parametrize("operation", ["import", "delete"])
+def test_ids_that_the_file_system_takes_for_one(ballast, loopfs, make_model, operation):
+    ballast = ballast.having(store=loopfs("exfat", 64) / "store")
+    ballast.do_import(make_model("a"), "Qwen")
+    args = ["import", make_model("b", seed=2), "--checkpoint-id"] if operation == "import" else ["delete"]
+    message = ballast.fails(1, "model", *args, "qwen")
+    assert "does not tell the two names apart" in message
+    ballast.verify("Qwen")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+@pytest.mark.parametrize("name", ["manifest", "files,00,chunks,00000000", "info"])
+def test_strange_things_among_the_objects_can_be_deleted(ballast, model, kind, name):
+    ballast.do_import(model, "other")
+    folder = ballast.store / "weight/models/m"
+    folder.mkdir()
+    if kind == "fifo":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to("../other/manifest")
+    assert ballast.status("m") in ("CORRUPT", "LEFTOVER")
+    ballast.delete("m")
+    assert not folder.exists()
+    ballast.verify("other")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_strange_thing_in_place_of_a_claim(ballast, model, kind):
+    """It stops what needs the claim, and nothing else."""
+    ballast.do_import(model, "other")
+    folder = ballast.store / "weight/models/m"
+    folder.mkdir()
+    os.mkfifo(folder / "claim") if kind == "fifo" else (folder / "claim").mkdir()
+    assert ballast.status("other") == "READY"
+    assert "weight/models/m/claim" in ballast.fails(4, "model", "import", model, "--checkpoint-id", "m")
