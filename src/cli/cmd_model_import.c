@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/path.h"
 #include "cli/config.h"
 #include "cli/options.h"
@@ -39,9 +41,39 @@ static const GOptionEntry options[] = {
      "copies on a shared store; nothing on a local one", "N"},
     {NULL}};
 
-static gboolean fill_options(BlImportOptions *import, char **args, GError **error) {
-  import->source = bl_option_or_arg(opt.source, &args, "SOURCE", error);
-  if (import->source == NULL || !bl_args_end(args, error)) return FALSE;
+/* The folder that SOURCE, a path or a file: URL, stands for. Caller frees. */
+static char *source_folder(const char *source, GError **error) {
+  g_autofree char *shown = bl_path_display(source);
+  g_autoptr(GError) fault = NULL;
+  if (strstr(source, "://") == NULL) return g_strdup(source);
+  if (!g_str_has_prefix(source, "file:")) {
+    bl_error_set(error, BL_ERROR_INVALID,
+                 "source \"%s\": a source is a folder of this machine (fetch the model first, then "
+                 "import the folder)",
+                 shown);
+    return NULL;
+  }
+  char *folder = g_filename_from_uri(source, NULL, &fault);
+  if (folder == NULL)
+    bl_error_set(error, BL_ERROR_INVALID, "source \"%s\": %s", shown, fault->message);
+  return folder;
+}
+
+/* "org/name" may have meant a model of a hub. */
+static void add_source_hint(const char *source, GError **error) {
+  const char *slash = strchr(source, '/');
+  gboolean is_like_a_model = source[0] != '.' && slash != NULL && slash != source &&
+                             slash[1] != '\0' && strchr(slash + 1, '/') == NULL;
+  if (error == NULL || *error == NULL || bl_error_code(*error) != BL_ERROR_NOT_FOUND ||
+      !is_like_a_model || g_file_test(source, G_FILE_TEST_EXISTS))
+    return;
+  g_autoptr(GError) miss = g_steal_pointer(error);
+  bl_error_set(error, BL_ERROR_NOT_FOUND,
+               "%s (a source is a folder of this machine: a model of a hub must be fetched first)",
+               miss->message);
+}
+
+static gboolean fill_options(BlImportOptions *import, GError **error) {
   import->checkpoint_id = opt.checkpoint_id;
   import->model_id = opt.model_id;
   import->revision = opt.revision;
@@ -136,7 +168,12 @@ static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapse
 
 static int run(BlCli *cli, char **args, GError **error) {
   BlImportOptions import = {NULL};
-  if (!fill_options(&import, args, error) || !check_replica_num(cli, error)) return -1;
+  const char *source = bl_option_or_arg(opt.source, &args, "SOURCE", error);
+  if (source == NULL || !bl_args_end(args, error)) return -1;
+  g_autofree char *folder = source_folder(source, error);
+  if (folder == NULL) return -1;
+  import.source = folder;
+  if (!fill_options(&import, error) || !check_replica_num(cli, error)) return -1;
   g_autoptr(BlStore) store = bl_config_open_store(cli, !opt.dry_run, error);
   if (store == NULL) return -1;
 
@@ -144,7 +181,10 @@ static int run(BlCli *cli, char **args, GError **error) {
   bl_progress_start(&cli->progress, "import");
   g_autoptr(BlImportResult) result = bl_import(store, &import, &cli->job, error);
   bl_progress_stop(&cli->progress);
-  if (result == NULL) return -1;
+  if (result == NULL) {
+    add_source_hint(folder, error);
+    return -1;
+  }
   gint64 elapsed_us = g_get_monotonic_time() - start_us;
   if (cli->json)
     print_json(cli, result, elapsed_us);

@@ -35,6 +35,17 @@ static void print_result(const BlCli *cli, const char *path, const char *output,
                 bl_link_name(result->link));
 }
 
+/* cp would take a folder: whoever gives one is told what to write instead. */
+static gboolean check_output(const char *output, const char *path, GError **error) {
+  if (!g_file_test(output, G_FILE_TEST_IS_DIR)) return TRUE;
+  g_autofree char *name = g_path_get_basename(path);
+  g_autofree char *file = g_build_filename(output, name, NULL);
+  g_autofree char *shown = bl_path_display(output);
+  g_autofree char *shown_file = bl_path_display(file);
+  return bl_error_set(error, BL_ERROR_INVALID, "output \"%s\" is a folder: name the file (\"%s\")",
+                      shown, shown_file);
+}
+
 static int run(BlCli *cli, char **args, GError **error) {
   BlName name;
   BlPullOptions pull = {.force = opt.force, .verify = opt.verify};
@@ -42,7 +53,8 @@ static int run(BlCli *cli, char **args, GError **error) {
   const char *path = bl_option_or_arg(opt.path, &args, "PATH", error);
   if (path == NULL) return -1;
   const char *output = bl_option_or_arg(opt.output, &args, "OUTPUT", error);
-  if (output == NULL || !bl_args_end(args, error) || !bl_link_parse(opt.link, &pull.link, error))
+  if (output == NULL || !bl_args_end(args, error) || !bl_link_parse(opt.link, &pull.link, error) ||
+      !check_output(output, path, error))
     return -1;
   g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
   if (store == NULL) return -1;

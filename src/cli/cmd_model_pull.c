@@ -65,6 +65,10 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (!bl_name_take(&name, opt.checkpoint_id, &args, error) || !bl_args_end(args, error) ||
       !bl_link_parse(opt.link, &pull.link, error))
     return -1;
+  if (opt.output != NULL && opt.output[0] == '\0') {
+    bl_error_set(error, BL_ERROR_INVALID, "--output: the folder's name is empty");
+    return -1;
+  }
   g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
   if (store == NULL) return -1;
   g_autofree char *id = bl_name_resolve(&name, store, error);

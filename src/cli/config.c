@@ -32,6 +32,18 @@ static gboolean is_path(const char *text) {
          g_str_has_prefix(text, "~/") || g_str_equal(text, ".") || g_str_equal(text, "..");
 }
 
+/* The text names no store: it is neither a URL nor a path as we take them. */
+static void set_no_store(GError **error, const char *text) {
+  g_autofree char *shown = bl_path_display(text);
+  if (text[0] == '\0')
+    bl_error_set(error, BL_ERROR_INVALID, "store: its name is empty");
+  else
+    bl_error_set(error, BL_ERROR_INVALID,
+                 "store \"%s\": a path begins with \"/\", \"./\", \"../\" or \"~/\" (did you mean "
+                 "\"./%s\"?)",
+                 shown, shown);
+}
+
 static gboolean set_file_error(GError **error, const char *path, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
 
@@ -164,9 +176,7 @@ char *bl_config_store_url(const char *url, GError **error) {
   }
   if (is_url(url) || g_str_has_prefix(url, "~/")) return g_strdup(url);
   if (is_path(url)) return g_canonicalize_filename(url, NULL);
-  bl_error_set(error, BL_ERROR_INVALID,
-               "store \"%s\": neither a URL (file:///path) nor a path that begins with / or ./",
-               shown);
+  set_no_store(error, url);
   return NULL;
 }
 
@@ -197,10 +207,21 @@ gboolean bl_config_save(const char *path, const char *store_url, gboolean force,
   return FALSE;
 }
 
+/* A path from here becomes an absolute one, which messages can name. */
+static BlStore *open_store(const char *url, gboolean create, GError **error) {
+  if (!is_url(url) && !is_path(url)) {
+    set_no_store(error, url);
+    return NULL;
+  }
+  if (url[0] != '.') return bl_store_open(url, create, error);
+  g_autofree char *path = g_canonicalize_filename(url, NULL);
+  return bl_store_open(path, create, error);
+}
+
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   g_auto(BlConfig) config = {NULL};
   if (!bl_config_load(cli, &config, error)) return NULL;
-  BlStore *store = bl_store_open(config.store_url, create, error);
+  BlStore *store = open_store(config.store_url, create, error);
   if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
     g_autofree char *origin = bl_path_display(bl_config_origin(&config));
     g_prefix_error(error, "store from %s: ", origin);

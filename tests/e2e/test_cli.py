@@ -497,3 +497,41 @@ def test_completion_never_fails(ballast):
                   ["3", "--store", "gopher://x", "model", "pull"]):
         done = subprocess.run([ballast.binary, "__complete", *words], env=ballast.env, capture_output=True)
         assert done.returncode == 0 and done.stderr == b"", (words, done)
+
+
+# --- names of stores, sources and outputs
+
+
+def test_a_store_is_named_by_its_absolute_path(ballast, tmp_path):
+    here = ballast.having(cwd=tmp_path)
+    done = subprocess.run([here.binary, "--store", "./st", "--json", "model", "list"], env=here.env, cwd=tmp_path,
+                          capture_output=True, check=True)
+    assert json.loads(done.stdout)["store"] == f"file://{tmp_path}/st"
+
+
+@pytest.mark.parametrize("args", [["model", "list"], ["config", "init"]])
+def test_a_store_without_its_dot_and_slash_gets_a_hint(ballast, args):
+    done = subprocess.run([ballast.binary, "--store", "st", *args], env=ballast.env, capture_output=True)
+    assert done.returncode == 2 and b'did you mean "./st"?' in done.stderr, done
+
+
+def test_a_source_may_be_a_file_url(ballast, model):
+    assert ballast("model", "import", model.as_uri(), json=True).json["outcome"] == "imported"
+
+
+@pytest.mark.parametrize("source, rc, text", [
+    ("hf://org/name", 2, "a source is a folder of this machine"),
+    ("https://host/org/name", 2, "a source is a folder of this machine"),
+    ("file://host/x%zz", 2, "source"),
+    ("org/name", 3, "a model of a hub must be fetched first"),
+    ("./org/name", 3, 'source "./org/name": No such file or directory'),
+])
+def test_sources_that_are_no_folders(ballast, source, rc, text):
+    assert text in ballast.fails(rc, "model", "import", source)
+
+
+def test_outputs_that_name_no_file_or_folder(ballast, model, tmp_path):
+    ballast.do_import(model, "m")
+    assert "--output: the folder's name is empty" in ballast.fails(2, "model", "pull", "m", "--output", "")
+    error = ballast.fails(2, "model", "materialize-file", "m", "config.json", tmp_path)
+    assert error.endswith(f'is a folder: name the file ("{tmp_path}/config.json")')
