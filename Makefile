@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-all: ## build ballast into build/src/ballast
+all: ## build into build/: the command is build/src/ballast
 	sh -c '. tools/deps.sh && deps_debian $$DEPS_BUILD && deps_ninja build'
 
 check: ## every test, as the continuous integration runs it
@@ -26,8 +26,10 @@ bench: ## the numbers of docs/performance.md, as ratios
 torture: ## the long forms of the fault tests: hours
 	sh tools/torture.sh
 
-install: ## to DESTDIR and PREFIX
-	sh -c '. tools/deps.sh && DEPS_SETUP="--prefix=$(PREFIX) --buildtype=release" && deps_ninja build-install'
+install: ## the command, manual pages and completion, to DESTDIR and PREFIX
+	sh -c '. tools/deps.sh && deps_debian $$DEPS_BUILD scdoc && \
+	  if [ -e build-install ]; then meson configure build-install --prefix="$(PREFIX)"; fi && \
+	  DEPS_SETUP="--prefix=$(PREFIX) --buildtype=release -Dtests=false" && deps_ninja build-install'
 	DESTDIR="$(DESTDIR)" meson install -C build-install --no-rebuild
 
 clean: ## all that was built; the packages fetched into build/ too

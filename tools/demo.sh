@@ -47,9 +47,9 @@ show ballast model list
 say "What is it? --files and --tensors look inside without loading the weights."
 name=sentence-transformers/all-MiniLM-L6-v2
 show ballast model inspect "$name"
-printf '$ %s\n' "ballast model inspect $name --tensors | head -n 12"
+printf '$ %s\n' "ballast model inspect $name --tensors | sed -n '/^tensors/,\$p' | head -n 16"
 ballast model inspect "$name" --tensors >tensors.txt
-head -n 12 tensors.txt
+sed -n '/^tensors/,$p' tensors.txt | head -n 16
 
 say "Is every byte still what was imported?"
 show ballast model verify "$name"
