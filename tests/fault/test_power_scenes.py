@@ -1,7 +1,11 @@
-"""A power cut after an import that went on from what a killed one had left, not yet flushed, in the page cache."""
+"""Power cuts in scenes where what an import relies on was not written by itself, or not where it seems to be."""
+from pathlib import Path
+
 from support import models
 
 from test_power import cut_power
+
+GOLDEN = Path(__file__).parents[2] / "docs/formats/golden"
 
 
 def kill_before_sync(ballast, env, counter, model):
@@ -30,4 +34,21 @@ def test_what_a_killed_import_left_becomes_durable(ballast, private_mount, prelo
     mount.unmount()
     mount.mount()
     assert ballast.status("m") == "READY"
+    ballast.verify("m")
+
+
+def test_store_whose_folders_are_on_another_disk(ballast, private_mount, tmp_path):
+    """So many objects are made durable by one syncfs, which must reach the disk that they are on."""
+    model = models.make_model(tmp_path / "m")
+    for i in range(200):
+        (model / f"{i}.txt").write_text(f"{i}\n" * 100)
+    mount = private_mount("ext4", 128)
+    (mount.path / "weight").mkdir()
+    ballast.store.mkdir()
+    (ballast.store / "store.json").write_bytes((GOLDEN / "store.json").read_bytes())
+    (ballast.store / "weight").symlink_to(mount.path / "weight")
+    ballast.do_import(model, "m")
+    cut_power(mount.path)
+    mount.unmount()
+    mount.mount()
     ballast.verify("m")
