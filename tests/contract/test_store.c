@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/folder.h"
 #include "contract/contract.h"
 
 /* "rename" or "rename,link": the process runs without renameat2's RENAME_NOREPLACE, as on NFS, and
@@ -93,22 +94,11 @@ static void set_up(Fixture *f, gconstpointer data) {
   must((f->other = bl_store_open(f->url, FALSE, &error)));
 }
 
-static void remove_all(const char *path) {
-  GDir *dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-    g_autofree char *child = g_build_filename(path, name, NULL);
-    remove_all(child);
-  }
-  if (dir != NULL) g_dir_close(dir);
-  g_remove(path);
-}
-
 static void tear_down(Fixture *f, gconstpointer data) {
   (void)data;
   bl_store_free(f->store);
   bl_store_free(f->other);
-  if (f->folder != NULL) remove_all(f->folder);
+  if (f->folder != NULL) remove_tree(f->folder);
   g_free(f->folder);
   g_free(f->url);
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "../support/folder.h"
 #include "base/error.h"
 
 typedef struct {
@@ -22,21 +23,10 @@ static void set_up(Fixture *f, gconstpointer data) {
   g_assert_cmpint(f->fd, >=, 0);
 }
 
-static void remove_all(const char *path) {
-  GDir *dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-    g_autofree char *child = g_build_filename(path, name, NULL);
-    remove_all(child);
-  }
-  if (dir != NULL) g_dir_close(dir);
-  g_remove(path);
-}
-
 static void tear_down(Fixture *f, gconstpointer data) {
   (void)data;
   close(f->fd);
-  remove_all(f->folder);
+  remove_tree(f->folder);
   g_free(f->folder);
 }
 

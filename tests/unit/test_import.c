@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../support/folder.h"
 #include "base/error.h"
 #include "model/catalog.h"
 #include "model/import.h"
@@ -63,20 +64,6 @@ static void set_up(Fixture *f, gconstpointer data) {
     inner = bl_memory_store_new(kind->caps);
   }
   f->store = bl_fault_store_new(inner);
-}
-
-static void remove_tree(const char *path) {
-  GDir *dir = g_dir_open(path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-    g_autofree char *below = g_build_filename(path, name, NULL);
-    if (g_file_test(below, G_FILE_TEST_IS_DIR) && !g_file_test(below, G_FILE_TEST_IS_SYMLINK))
-      remove_tree(below);
-    else
-      g_unlink(below);
-  }
-  if (dir != NULL) g_dir_close(dir);
-  g_rmdir(path);
 }
 
 static void tear_down(Fixture *f, gconstpointer data) {

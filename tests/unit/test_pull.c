@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
@@ -45,14 +46,6 @@ static void open_fixture(Fixture *f, TestParts parts) {
   f->store = bl_dir_store_open(path, TRUE, &error);
   g_assert_no_error(error);
   test_put_checkpoint(f->store, "x", files, G_N_ELEMENTS(files), parts);
-}
-
-static void remove_tree(const char *path) {
-  const char *argv[] = {"rm", "-rf", "--", path, NULL};
-  int status;
-  g_assert_true(g_spawn_sync(NULL, (char **)(gpointer)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL,
-                             NULL, NULL, &status, NULL));
-  g_assert_cmpint(status, ==, 0);
 }
 
 static void close_fixture(Fixture *f) {

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/folder.h"
 #include "base/error.h"
 #include "store/store.h"
 
@@ -45,17 +46,6 @@ static void check_same(const char *a, const char *b) {
   g_assert_true(bl_store_remove(first, "key", &error));
 }
 
-static void remove_all(const char *path) {
-  GDir *dir = g_dir_open(path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-    g_autofree char *child = g_build_filename(path, name, NULL);
-    remove_all(child);
-  }
-  if (dir != NULL) g_dir_close(dir);
-  g_remove(path);
-}
-
 static void test_paths(void) {
   g_autofree char *before = g_get_current_dir();
   g_assert_cmpint(chdir(home), ==, 0);
@@ -85,7 +75,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/store-url/paths", test_paths);
   g_test_add_func("/store-url/home", test_home);
   int status = g_test_run();
-  remove_all(home);
+  remove_tree(home);
   g_free(home);
   return status;
 }
