@@ -202,7 +202,8 @@ static gboolean publish(Import *import, GError **error) {
   g_clear_pointer(&manifest->error, g_free);
   manifest->updated_at = g_get_real_time() / G_USEC_PER_SEC;
   import->may_be_ready = TRUE;
-  return bl_manifest_save(import->store, manifest, error);
+  /* Taken over while it was written: a delete may have gone by, and this is no success to tell. */
+  return bl_manifest_save(import->store, manifest, error) && bl_claim_check(import->claim, error);
 }
 
 /* A READY manifest whose writing failed may stand there all the same: what it names goes only after
@@ -210,7 +211,7 @@ static gboolean publish(Import *import, GError **error) {
 static gboolean retract(Import *import, GError **error) {
   if (!import->may_be_ready) return TRUE;
   import->manifest->is_ready = FALSE;
-  import->manifest->error = g_strdup("import failed: import it again, or delete it");
+  import->manifest->error = g_strdup("import failed");
   if (bl_manifest_save(import->store, import->manifest, NULL)) return TRUE;
   g_prefix_error(error, "checkpoint \"%s\" may or may not be there (run the same import again): ",
                  import->result->checkpoint_id);

@@ -43,6 +43,10 @@ static gboolean judge_findings(const BlLayoutResult *result, gboolean force, BlJ
 gboolean bl_import_check_source(BlSource *source, const BlImportOptions *options, BlJob *job,
                                 GError **error) {
   g_autofree char *shown = bl_path_display(options->source);
+  gboolean is_filtered = options->include != NULL || options->exclude != NULL;
+  if (!options->force && source->n_files == 0 && is_filtered)
+    return bl_error_set(error, BL_ERROR_CORRUPT,
+                        "source \"%s\": --include and --exclude leave no file to import", shown);
   if (!options->force && source->n_files == 0)
     return bl_error_set(
         error, BL_ERROR_CORRUPT,
@@ -97,8 +101,7 @@ BlManifest *bl_import_plan(BlStore *store, const BlSource *source, const char *c
   for (guint64 i = 0; i < source->n_files; i++)
     if (!plan_file(manifest, &source->files[i], chunk_size, error)) return NULL;
   if (!bl_manifest_finish(manifest, error)) return NULL;
-  manifest->error =
-      g_strdup("import in progress, or interrupted: import it again to finish it, or delete it");
+  manifest->error = g_strdup("import in progress, or interrupted");
   manifest->created_at = g_get_real_time() / G_USEC_PER_SEC;
   manifest->updated_at = manifest->created_at;
   return g_steal_pointer(&manifest);
@@ -232,7 +235,9 @@ guint64 bl_import_take_back(BlStore *store, const BlManifest *manifest) {
       n_left += take_back_key(store, bl_manifest_chunk_key(manifest, &manifest->files[i], c, key));
   n_left += take_back_key(store, bl_key_digests(key, manifest->checkpoint_id));
   n_left += take_back_key(store, bl_key_info(key, manifest->checkpoint_id));
-  if (n_left == 0 && bl_store_sync(store, NULL))
-    n_left = take_back_key(store, bl_key_manifest(key, manifest->checkpoint_id));
-  return n_left;
+  if (n_left > 0) return n_left;
+  /* Where it may not be durable that they are gone, the manifest stays, too. */
+  return bl_store_sync(store, NULL)
+             ? take_back_key(store, bl_key_manifest(key, manifest->checkpoint_id))
+             : 1;
 }

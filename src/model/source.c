@@ -6,8 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -72,6 +75,13 @@ static char *link_target(int dir_fd, const char *name) {
   return bl_path_display(target);
 }
 
+/* path is absolute and has no links. */
+static gboolean is_path_inside(const BlSource *source, const char *path) {
+  gsize n = strlen(source->root);
+  return strcmp(source->root, "/") == 0 ||
+         (strncmp(path, source->root, n) == 0 && (path[n] == '/' || path[n] == '\0'));
+}
+
 /* Links are judged by where they really lead, after every link on the way. */
 static gboolean check_link(const Scan *scan, const Folder *folder, const char *name,
                            const char *path, GError **error) {
@@ -83,10 +93,7 @@ static gboolean check_link(const Scan *scan, const Folder *folder, const char *n
         "is a dangling symlink (to \"%s\"): make it whole, or leave it out with --exclude", target);
     return set_unfit(error, path, errno == ELOOP ? "is a symlink that leads to itself" : why);
   }
-  gsize n = strlen(scan->source->root);
-  gboolean is_inside =
-      strcmp(scan->source->root, "/") == 0 ||
-      (strncmp(real, scan->source->root, n) == 0 && (real[n] == '/' || real[n] == '\0'));
+  gboolean is_inside = is_path_inside(scan->source, real);
   free(real);
   if (is_inside) return TRUE;
   g_autofree char *why = g_strdup_printf(
@@ -115,10 +122,23 @@ static gboolean add_file(Scan *scan, const char *path, const struct stat *st, GE
   return TRUE;
 }
 
+/* Whether the open file or folder lies in the source, by where the kernel says that it is. */
+static gboolean is_inside(const BlSource *source, int fd) {
+  char real[PATH_MAX];
+  g_autofree char *link = g_strdup_printf("/proc/self/fd/%d", fd);
+  gssize n = readlink(link, real, sizeof real - 1);
+  real[MAX(n, 0)] = '\0';
+  return is_path_inside(source, real);
+}
+
+/* What was a folder, or a link that was judged, may be another link by now. */
 static gboolean enter_folder(Scan *scan, const Folder *folder, const char *name, const char *path,
-                             GError **error) {
-  int fd = bl_openat(dirfd(folder->dir), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (fd >= 0) return walk(scan, folder, fd, path, error);
+                             gboolean is_link, GError **error) {
+  int flags = O_RDONLY | O_DIRECTORY | (is_link ? 0 : O_NOFOLLOW);
+  bl_autofd fd = bl_openat(dirfd(folder->dir), name, flags, 0);
+  if (fd >= 0 && is_link && !is_inside(scan->source, fd))
+    return set_unfit(error, path, "is a symlink that leads out of the folder, or did meanwhile");
+  if (fd >= 0) return walk(scan, folder, bl_fd_steal(&fd), path, error);
   g_autofree char *shown = bl_path_display(path);
   return bl_error_set_errno(error, errno, "cannot open folder \"%s\"", shown);
 }
@@ -149,7 +169,7 @@ static gboolean visit(Scan *scan, const Folder *folder, const char *name, GError
   if (is_link && fstatat(dirfd(folder->dir), name, &st, 0) != 0)
     return set_unfit(error, path,
                      "went away while the folder was read: import again when nothing changes it");
-  if (S_ISDIR(st.st_mode)) return enter_folder(scan, folder, name, path, error);
+  if (S_ISDIR(st.st_mode)) return enter_folder(scan, folder, name, path, is_link, error);
   if (!S_ISREG(st.st_mode))
     return set_unfit(error, path, "is neither a file nor a folder: leave it out with --exclude");
   g_autoptr(GError) fault = NULL;
@@ -280,12 +300,38 @@ static BlSourceState state_of(const struct stat *st) {
   };
 }
 
+/* Opens a file of the source, whatever folder on its way was exchanged for a link since the scan.
+ * The kernel refuses ways that leave the root, and absolute links, which may lead back into it:
+ * those, and kernels that know no openat2, are judged by where the open file is. */
+static int open_inside(const BlSource *source, const char *path, gboolean *is_outside) {
+  const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  struct open_how how = {.flags = (guint64)flags, .resolve = RESOLVE_BENEATH};
+  *is_outside = FALSE;
+  int fd = (int)syscall(SYS_openat2, source->root_fd, path, &how, sizeof how);
+  if (fd >= 0 ||
+      (errno != EXDEV && errno != ENOSYS && errno != EPERM && errno != EAGAIN && errno != EINTR))
+    return fd;
+  fd = bl_openat(source->root_fd, path, flags, 0);
+  *is_outside = fd >= 0 && !is_inside(source, fd);
+  return fd;
+}
+
 int bl_source_open_file(const BlSource *source, guint64 file, BlSourceState *state,
                         GError **error) {
   const char *path = source->files[file].path;
-  bl_autofd fd = bl_open_at(source->root_fd, path, O_RDONLY | O_NONBLOCK, 0, "source file", error);
+  gboolean is_outside;
+  bl_autofd fd = open_inside(source, path, &is_outside);
   struct stat st;
-  if (fd < 0) return -1;
+  if (fd < 0) {
+    int errnum = errno;
+    g_autofree char *shown = bl_path_display(path);
+    bl_error_set_errno(error, errnum, "cannot open source file \"%s\"", shown);
+    return -1;
+  }
+  if (is_outside) {
+    set_unfit(error, path, "leads out of the folder by now: import again when nothing changes it");
+    return -1;
+  }
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     set_unfit(error, path, "is no longer a regular file");
     return -1;

@@ -86,3 +86,20 @@ def test_strange_thing_in_place_of_a_claim(ballast, model, kind):
     os.mkfifo(folder / "claim") if kind == "fifo" else (folder / "claim").mkdir()
     assert ballast.status("other") == "READY"
     assert "weight/models/m/claim" in ballast.fails(4, "model", "import", model, "--checkpoint-id", "m")
+
+
+def test_folder_exchanged_for_a_link_after_the_scan(ballast, model, tmp_path):
+    """Whoever may write to the source must not make the importer, who may be root, read anything else."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config.json").write_bytes(b"secret".ljust((model / "1_Pooling/config.json").stat().st_size))
+    # The claim comes right after the scan.
+    line = [word.replace("file://", "fault:op=put-held,n=1,delay-ms=1500:file://") for word in
+            ballast.line("model", "import", model, "--checkpoint-id", "m")]
+    process = subprocess.Popen(line, env={**ballast.env, "BALLAST_TESTING": "1"}, stderr=subprocess.PIPE, cwd=ballast.cwd)
+    time.sleep(0.5)
+    (model / "1_Pooling").rename(tmp_path / "moved")
+    (model / "1_Pooling").symlink_to(outside)
+    err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 4 and '"1_Pooling/config.json" leads out of the folder' in err
+    assert ballast.status("m") is None
