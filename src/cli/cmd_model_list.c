@@ -51,6 +51,18 @@ static void fill_row(guint64 i, char **cells, gconstpointer user) {
       g_strdup(checkpoint->created_at > 0 ? bl_age_format(age, checkpoint->created_at) : "-");
 }
 
+static const char *advice(BlCheckpointStatus status) {
+  switch (status) {
+    case BL_CHECKPOINT_FAILED:
+    case BL_CHECKPOINT_CORRUPT:
+      return " (import it again, or delete it)";
+    case BL_CHECKPOINT_LEFTOVER:
+      return " (delete it)";
+    default:
+      return "";
+  }
+}
+
 /* What is not READY and why, below the table; without -v only that there is more to know. */
 static void print_errors(const BlCli *cli, const GPtrArray *checkpoints) {
   guint n = 0;
@@ -61,7 +73,7 @@ static void print_errors(const BlCli *cli, const GPtrArray *checkpoints) {
     if (!cli->verbose) continue;
     g_autofree char *id = show(checkpoint->checkpoint_id);
     g_autofree char *text = show(checkpoint->error);
-    bl_out_line("%s: %s", id, text);
+    bl_out_line("%s: %s%s", id, text, advice(checkpoint->status));
   }
   if (n > 0 && !cli->verbose)
     bl_out_done(cli, "%u %s not READY (\"ballast model list -v\" says why)", n,

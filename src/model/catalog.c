@@ -23,7 +23,8 @@ const char *bl_checkpoint_status_name(BlCheckpointStatus status) {
   static const char *const names[] = {
       [BL_CHECKPOINT_READY] = "READY",         [BL_CHECKPOINT_FAILED] = "FAILED",
       [BL_CHECKPOINT_IMPORTING] = "IMPORTING", [BL_CHECKPOINT_DELETING] = "DELETING",
-      [BL_CHECKPOINT_CORRUPT] = "CORRUPT",     [BL_CHECKPOINT_LEFTOVER] = "LEFTOVER",
+      [BL_CHECKPOINT_CORRUPT] = "CORRUPT",     [BL_CHECKPOINT_UNREADABLE] = "UNREADABLE",
+      [BL_CHECKPOINT_LEFTOVER] = "LEFTOVER",
   };
   return names[status];
 }
@@ -160,8 +161,8 @@ static void take_manifest(BlCheckpoint *checkpoint, BlManifest *manifest) {
   checkpoint->updated_at = manifest->updated_at;
 }
 
-/* Reads the manifest into the checkpoint: READY, FAILED, CORRUPT, or LEFTOVER where there is none.
- */
+/* Reads the manifest into the checkpoint: READY, FAILED, CORRUPT, UNREADABLE, or LEFTOVER where
+ * there is none. */
 static gboolean apply_manifest(BlStore *store, BlCheckpoint *checkpoint, GError **error) {
   g_autoptr(GError) fault = NULL;
   g_autoptr(BlManifest) manifest =
@@ -172,7 +173,8 @@ static gboolean apply_manifest(BlStore *store, BlCheckpoint *checkpoint, GError 
   }
   g_free(checkpoint->error);
   checkpoint->error = g_strdup(fault->message);
-  checkpoint->status = BL_CHECKPOINT_CORRUPT;
+  gboolean is_damaged = g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
+  checkpoint->status = is_damaged ? BL_CHECKPOINT_CORRUPT : BL_CHECKPOINT_UNREADABLE;
   if (is_fault_of_one(fault)) return TRUE;
   checkpoint->status = BL_CHECKPOINT_LEFTOVER;
   if (g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
@@ -305,22 +307,23 @@ static GPtrArray *filter(BlStore *store, const GPtrArray *all, Match match, cons
 
 /* The id of the one found; else an error: INVALID for several, NOT_FOUND for none, naming what
  * there is. */
-static char *take_only(const GPtrArray *found, const GPtrArray *all, const char *name,
-                       GError **error) {
+static char *take_only(const BlStore *store, const GPtrArray *found, const GPtrArray *all,
+                       const char *name, GError **error) {
   g_autofree char *shown = bl_path_display(name);
   if (found->len == 1)
     return g_strdup(((const BlCheckpoint *)g_ptr_array_index(found, 0))->checkpoint_id);
   g_autofree char *choices = describe_choices(found->len > 1 ? found : all);
   if (found->len > 1)
-    bl_error_set(error, BL_ERROR_INVALID,
-                 "\"%s\" may mean %s (name one by its id, or set a ref with \"ballast model tag\")",
-                 shown, choices);
+    bl_error_set(error, BL_ERROR_INVALID, "\"%s\" may mean %s (name one by its id)", shown,
+                 choices);
   else if (all->len > 0)
     bl_error_set(error, BL_ERROR_NOT_FOUND,
                  "no READY checkpoint is \"%s\"; of its model there is %s", shown, choices);
   else
-    bl_error_set(error, BL_ERROR_NOT_FOUND, "no checkpoint, and no model, \"%s\" in this store",
-                 shown);
+    bl_error_set(error, BL_ERROR_NOT_FOUND,
+                 "no checkpoint, and no model, \"%s\" in %s (\"ballast model list\" shows what is "
+                 "there)",
+                 shown, store->url);
   return NULL;
 }
 
@@ -331,8 +334,8 @@ static char *resolve_ref(BlStore *store, const char *model_id, const char *ref, 
   if (id == NULL || !is_there(store, id, &there, error)) return NULL;
   if (there) return g_steal_pointer(&id);
   bl_error_set(error, BL_ERROR_NOT_FOUND,
-               "ref \"%s\" of model \"%s\" names checkpoint \"%s\", which is gone (set it again "
-               "with \"ballast model tag\")",
+               "ref \"%s\" of model \"%s\" names checkpoint \"%s\", which is gone (name "
+               "another checkpoint by its id, or import it again)",
                ref, model_id, id);
   return NULL;
 }
@@ -355,7 +358,7 @@ static char *resolve_model(BlStore *store, const char *model_id, const char *ref
     g_ptr_array_free(found, TRUE);
     found = filter(store, all, BY_COMMIT, ref, error);
   }
-  return found != NULL ? take_only(found, all, name, error) : NULL;
+  return found != NULL ? take_only(store, found, all, name, error) : NULL;
 }
 
 /* MODEL_ID, or MODEL_ID@REF; last, a model id that holds an "@" itself. */

@@ -9,8 +9,9 @@ typedef enum {
   BL_CHECKPOINT_FAILED,    /* manifest says FAILED and nobody works on it */
   BL_CHECKPOINT_IMPORTING, /* FAILED under a live claim */
   BL_CHECKPOINT_DELETING,
-  BL_CHECKPOINT_CORRUPT,  /* the manifest cannot be read */
-  BL_CHECKPOINT_LEFTOVER, /* objects, or an index entry, without a manifest */
+  BL_CHECKPOINT_CORRUPT,    /* the manifest is damaged */
+  BL_CHECKPOINT_UNREADABLE, /* by this user, or by this version */
+  BL_CHECKPOINT_LEFTOVER,   /* objects, or an index entry, without a manifest */
 } BlCheckpointStatus;
 const char *bl_checkpoint_status_name(BlCheckpointStatus status); /* "READY", … */
 

@@ -36,10 +36,11 @@ gboolean bl_pull_select(BlPull *pull, GError **error) {
   g_qsort_with_data(pull->files, (gint)pull->n, sizeof *pull->files, compare_sizes,
                     manifest->files);
   if (pull->n > 0 || manifest->n_files == 0) return TRUE;
-  return bl_error_set(error, BL_ERROR_NOT_FOUND,
-                      "checkpoint \"%s\": none of its %" G_GUINT64_FORMAT
-                      " files is asked for (see \"ballast model inspect --files %s\")",
-                      manifest->checkpoint_id, manifest->n_files, manifest->checkpoint_id);
+  return bl_error_set(
+      error, BL_ERROR_NOT_FOUND,
+      "checkpoint \"%s\": --include and --exclude leave none of its %" G_GUINT64_FORMAT
+      " files (see \"ballast model inspect --files %s\")",
+      manifest->checkpoint_id, manifest->n_files, manifest->checkpoint_id);
 }
 
 /* Caller frees. */

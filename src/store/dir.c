@@ -47,9 +47,13 @@ gboolean bl_dir_set_error(GError **error, int errnum, const BlDirStore *store, c
 gboolean bl_dir_check_writable(const BlDirStore *store, GError **error) {
   if (store->root_fd < 0)
     return bl_error_set(error, BL_ERROR_NOT_FOUND, "there is no store at %s", store->base.url);
-  if (store->base.caps & BL_STORE_IS_READ_ONLY)
-    return bl_error_set(error, BL_ERROR_DENIED, "store %s is read-only", store->base.url);
-  return TRUE;
+  if (!(store->base.caps & BL_STORE_IS_READ_ONLY)) return TRUE;
+  if (store->write_errno != 0)
+    return bl_error_set_errno(error, store->write_errno, "store %s is read-only", store->base.url);
+  return bl_error_set(error, BL_ERROR_DENIED,
+                      "store %s is read-only for ballast " BALLAST_VERSION
+                      ": it has a feature that is not known (use a newer ballast)",
+                      store->base.url);
 }
 
 void bl_dir_mark_folder(BlDirStore *store, const char *folder) {
@@ -269,12 +273,17 @@ static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
     store->base.caps |= BL_STORE_IS_READ_ONLY;
     return TRUE;
   }
+  if (store->root_fd < 0 && errno == ENOTDIR)
+    return bl_error_set(error, BL_ERROR_INVALID, "store %s is not a folder (name a folder)",
+                        store->base.url);
   struct stat st;
   if (store->root_fd < 0 || fstat(store->root_fd, &st) != 0)
     return bl_error_set_errno(error, errno, "cannot open store %s", store->base.url);
   store->device = st.st_dev;
-  if (faccessat(store->root_fd, ".", W_OK, AT_EACCESS) != 0)
+  if (faccessat(store->root_fd, ".", W_OK, AT_EACCESS) != 0) {
+    store->write_errno = errno;
     store->base.caps |= BL_STORE_IS_READ_ONLY;
+  }
 
   g_autofree char *data = NULL;
   gsize size;

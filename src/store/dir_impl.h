@@ -15,6 +15,7 @@ typedef struct {
   char *path;
   int root_fd;           /* -1: there is no store yet, and create was not asked */
   dev_t device;          /* of the root */
+  int write_errno;       /* why it is read-only; 0: for another reason than the folder's */
   gboolean shared_group; /* objects and folders are the group's, too, whatever the umask */
   char token[33];        /* begins the names of this instance's temporaries */
   gint n_temporaries;

@@ -535,3 +535,43 @@ def test_outputs_that_name_no_file_or_folder(ballast, model, tmp_path):
     assert "--output: the folder's name is empty" in ballast.fails(2, "model", "pull", "m", "--output", "")
     error = ballast.fails(2, "model", "materialize-file", "m", "config.json", tmp_path)
     assert error.endswith(f'is a folder: name the file ("{tmp_path}/config.json")')
+
+
+# --- what to do next
+
+
+def test_a_store_that_may_not_be_written_says_why(ballast, model, tmp_path):
+    ballast.do_import(model, "m")
+    subprocess.run(["chmod", "-R", "a+rX", tmp_path, ballast.home], check=True)
+    other = ballast.having(prefix=["setpriv", "--reuid", "65534", "--clear-groups"], cwd="/",
+                           env={"XDG_CONFIG_HOME": "/nowhere"})
+    assert other.fails(1, "model", "delete", "m").endswith(" is read-only: Permission denied")
+
+
+def test_a_name_that_is_not_there_says_where_it_looked(ballast):
+    error = ballast.fails(3, "model", "verify", "org/none")
+    assert str(ballast.store) in error and '"ballast model list" shows what is there' in error
+
+
+def test_no_message_names_a_command_that_is_not_there(ballast, model):
+    """What is said of names that mean several checkpoints is what this version can do."""
+    for id in ("m-1", "m-2"):
+        ballast("model", "import", model, "--model-id", "org/m", "--revision", id, "--checkpoint-id", id)
+    error = ballast.fails(2, "model", "verify", "org/m")
+    assert error.endswith("(name one by its id)") and "m-1" in error and "m-2" in error
+
+
+def test_globs_that_leave_nothing_are_told_as_that(ballast, model):
+    assert "--include and --exclude leave no file" in ballast.fails(4, "model", "import", model, "--include", "*.jsn")
+    ballast.do_import(model, "m")
+    assert "--include and --exclude leave none of its" in ballast.fails(3, "model", "pull", "m", "--include", "*.jsn")
+
+
+def test_a_damaged_manifest_says_what_to_do(ballast, model):
+    ballast.do_import(model, "m")
+    manifest = next(p for p in ballast.store.rglob("manifest"))
+    manifest.unlink()
+    manifest.write_text("no manifest")
+    assert ballast.fails(4, "model", "verify", "m").endswith("(import it again, or delete it)")
+    ballast.do_import(model, "m")
+    ballast.verify("m")

@@ -157,7 +157,7 @@ static void test_faults(void) {
   g_autoptr(GError) error = NULL;
   g_autoptr(GPtrArray) all = bl_catalog_list(store, NULL, &job, &error);
   g_assert_no_error(error);
-  g_assert_cmpint(find(all, "a")->status, ==, BL_CHECKPOINT_CORRUPT);
+  g_assert_cmpint(find(all, "a")->status, ==, BL_CHECKPOINT_UNREADABLE);
   g_assert_cmpint(find(all, "b")->status, ==, BL_CHECKPOINT_READY);
   rule.code = BL_ERROR_UNAVAILABLE;
   bl_fault_store_set_rule(store, &rule);
