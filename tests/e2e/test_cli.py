@@ -540,12 +540,12 @@ def test_outputs_that_name_no_file_or_folder(ballast, model, tmp_path):
 # --- what to do next
 
 
-def test_a_store_that_may_not_be_written_says_why(ballast, model, tmp_path):
-    ballast.do_import(model, "m")
-    subprocess.run(["chmod", "-R", "a+rX", tmp_path, ballast.home], check=True)
-    other = ballast.having(prefix=["setpriv", "--reuid", "65534", "--clear-groups"], cwd="/",
-                           env={"XDG_CONFIG_HOME": "/nowhere"})
-    assert other.fails(1, "model", "delete", "m").endswith(" is read-only: Permission denied")
+def test_a_store_that_may_not_be_written_says_why(nobody, ballast, model):
+    store = nobody.home / "store-of-root"
+    ballast.having(store=store).do_import(model, "m")
+    subprocess.run(["chmod", "-R", "a+rX", store], check=True)
+    error = nobody.having(store=store).fails(1, "model", "delete", "m")
+    assert error.endswith(" is read-only: Permission denied")
 
 
 def test_a_name_that_is_not_there_says_where_it_looked(ballast):
