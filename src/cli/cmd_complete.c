@@ -14,8 +14,9 @@ typedef struct {
   const char *word; /* to complete */
   const char *group;
   const BlCommand *command;
-  guint n_args; /* arguments before the word */
-  char *store;  /* --store's value on the line; borrowed */
+  guint n_args;           /* arguments before the word */
+  const char *checkpoint; /* the first of them; NULL: none */
+  char *store;            /* --store's value on the line; borrowed */
 } Line;
 
 static void offer(const Line *line, const char *candidate) {
@@ -57,6 +58,17 @@ static void offer_names(const Line *line, gboolean models_only) {
   bl_job_clear(&quiet.job);
 }
 
+/* Files of the checkpoint that the line names. */
+static void offer_paths(const Line *line) {
+  BlCli quiet = {.quiet = TRUE, .store_option = line->store};
+  if (line->checkpoint == NULL) return;
+  g_autoptr(BlStore) store = bl_config_open_store(&quiet, FALSE, NULL);
+  g_autofree char *id = store != NULL ? bl_catalog_resolve(store, line->checkpoint, NULL) : NULL;
+  g_autoptr(BlManifest) manifest = id != NULL ? bl_manifest_load(store, id, 0, NULL) : NULL;
+  for (guint64 i = 0; manifest != NULL && i < manifest->n_files; i++)
+    offer(line, manifest->files[i].path);
+}
+
 static void offer_value(const Line *line, const GOptionEntry *entry) {
   static const char *const modes[] = {"auto", "reflink", "hardlink", "symlink", "copy"};
   if (g_str_equal(entry->long_name, "link"))
@@ -83,6 +95,9 @@ static void offer_argument(const Line *line) {
     case 'm':
       offer_names(line, TRUE);
       break;
+    case 'p':
+      offer_paths(line);
+      break;
     case 'f':
       bl_out_line(":files");
       break;
@@ -97,7 +112,7 @@ static void offer_argument(const Line *line) {
 /* A word before the one to complete that is no option. */
 static void take_word(Line *line, const char *word) {
   if (line->command != NULL && line->command != &bl_cmd_help) {
-    line->n_args++;
+    if (line->n_args++ == 0) line->checkpoint = word;
   } else if (line->group == NULL && bl_command_group_summary(word) != NULL) {
     line->group = g_intern_string(word);
   } else if (line->command == NULL) {

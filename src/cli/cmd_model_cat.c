@@ -57,7 +57,7 @@ const BlCommand bl_cmd_model_cat = {
     .group = "model",
     .name = "cat",
     .args = "CHECKPOINT PATH [options]",
-    .arg_kinds = "c-",
+    .arg_kinds = "cp-",
     .summary = "write one file, or a range of it, to standard output",
     .text =
         "Every byte is checked before it is written: a whole file by its SHA-256, a range by\n"

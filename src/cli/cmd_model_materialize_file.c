@@ -83,7 +83,7 @@ const BlCommand bl_cmd_model_materialize_file = {
     .group = "model",
     .name = "materialize-file",
     .args = "CHECKPOINT PATH OUTPUT [options]",
-    .arg_kinds = "c-f-",
+    .arg_kinds = "cpf-",
     .summary = "write one file of a checkpoint, checked",
     .text =
         "Writes the file PATH of the checkpoint to OUTPUT. It appears under that name only\n"

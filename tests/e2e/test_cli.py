@@ -489,6 +489,10 @@ def test_completion(ballast, make_model):
     assert sorted(complete(ballast, "ballast model import ./")) == ["./a", "./b", "./home", "./store"]
     assert complete(ballast, "ballast --store ./no model pull ") == [""]
     assert complete(ballast, "ballast help model c") == ["cat"]
+    assert complete(ballast, "ballast model cat qwen-1 conf") == ["config.json"]
+    assert complete(ballast, "ballast model cat acme/qwen conf") == ["config.json"]
+    assert complete(ballast, "ballast model materialize-file qwen-1 config.json ./h") == ["./home"]
+    assert complete(ballast, "ballast model cat no-such ") == [""]
     assert complete(ballast, "ballast xyzzy ") == ["model", "config", "help"]
 
 
