@@ -92,10 +92,10 @@ static void print_table(BlCli *cli, const BlStore *store, GPtrArray *checkpoints
   g_autofree char *url = bl_path_display(store->url);
   g_autofree char *model = show(model_id);
   if (model_id != NULL)
-    bl_out_line("no checkpoints of model \"%s\" in %s (\"ballast model list\" shows all)", model,
-                url);
+    bl_out_done(cli, "no checkpoints of model \"%s\" in %s (\"ballast model list\" shows all)",
+                model, url);
   else
-    bl_out_line("no checkpoints in %s (\"ballast model import FOLDER\" puts one in)", url);
+    bl_out_done(cli, "no checkpoints in %s (\"ballast model import FOLDER\" puts one in)", url);
 }
 
 static int run(BlCli *cli, char **args, GError **error) {

@@ -136,7 +136,8 @@ gboolean bl_options_parse(BlCli *cli, const BlCommand *command, char **words, ch
     if (g_error_matches(wrong, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) && unknown != NULL)
       bl_command_set_unknown_option(error, command, unknown);
     else
-      bl_error_set(error, BL_ERROR_INVALID, "%s", wrong->message);
+      bl_error_set(error, BL_ERROR_INVALID, "%c%s", g_ascii_tolower(wrong->message[0]),
+                   wrong->message + 1);
     return FALSE;
   }
   take_globals(cli);

@@ -18,6 +18,7 @@
 #include "base/path.h"
 #include "model/key.h"
 #include "model/manifest.h"
+#include "store/dir.h"
 
 /* Folders within folders; each level keeps a descriptor open. */
 #define MAX_DEPTH 64
@@ -138,8 +139,13 @@ static gboolean enter_folder(Scan *scan, const Folder *folder, const char *name,
   bl_autofd fd = bl_openat(dirfd(folder->dir), name, flags, 0);
   if (fd >= 0 && is_link && !is_inside(scan->source, fd))
     return set_unfit(error, path, "is a symlink that leads out of the folder, or did meanwhile");
-  if (fd >= 0) return walk(scan, folder, bl_fd_steal(&fd), path, error);
   g_autofree char *shown = bl_path_display(path);
+  /* Importing it would copy every checkpoint, the one being imported too. */
+  if (fd >= 0 && bl_dir_is_store(fd)) {
+    g_ptr_array_add(scan->source->left_out, g_strdup_printf("%s: a store of ballast", shown));
+    return TRUE;
+  }
+  if (fd >= 0) return walk(scan, folder, bl_fd_steal(&fd), path, error);
   return bl_error_set_errno(error, errno, "cannot open folder \"%s\"", shown);
 }
 
@@ -259,6 +265,12 @@ BlSource *bl_source_open_folder(const char *path, char **include, char **exclude
   if (!open_root(source, path, error)) return NULL;
 
   Scan scan = {.source = source, .include = include, .exclude = exclude};
+  if (bl_dir_is_store(source->root_fd)) {
+    g_autofree char *shown = bl_path_display(path);
+    bl_error_set(error, BL_ERROR_CORRUPT,
+                 "source \"%s\" is a store of ballast (name the folder of a model)", shown);
+    return NULL;
+  }
   int fd = bl_openat(source->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd < 0 || !walk(&scan, NULL, fd, "", error)) {
     if (fd < 0) bl_error_set_errno(error, errno, "cannot read it");

@@ -266,6 +266,13 @@ static gboolean create_format(BlDirStore *store, GError **error) {
          bl_file_replace(store->root_fd, BL_DIR_FILE, text, sizeof text - 1, 0444, error);
 }
 
+gboolean bl_dir_is_store(int folder_fd) {
+  g_autofree char *data = NULL;
+  gsize size;
+  return bl_file_load(folder_fd, BL_DIR_FILE, 64 * 1024, &data, &size, NULL) &&
+         g_strstr_len(data, (gssize)size, "\"" FORMAT_NAME "\"") != NULL;
+}
+
 static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
   if (create && !bl_mkdirs(AT_FDCWD, store->path, TRUE, error)) return FALSE;
   store->root_fd = bl_openat(AT_FDCWD, store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);

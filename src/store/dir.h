@@ -8,3 +8,6 @@
  * UNSUPPORTED: the folder holds something else, or a store of a format this version does not know.
  */
 BlStore *bl_dir_store_open(const char *path, gboolean create, GError **error);
+
+/* Whether the open folder is a local store, by its store.json. */
+gboolean bl_dir_is_store(int folder_fd);

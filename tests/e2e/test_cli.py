@@ -67,8 +67,8 @@ def large(tmp_path):
     (["model", "pull", "m", "--link", "soft"], "auto, reflink, hardlink, symlink, copy"),
     (["model", "delete", "m", "--wait=soon"], "is not a number of seconds"),
     (["model", "import", ".", "--replica-num", "none"], "is not a number from 1 on"),
-    (["model", "import", ".", "--output"], "Missing argument for --output"),
-    (["model", "pull", "m", "--output"], "Missing argument for --output"),
+    (["model", "import", ".", "--output"], "missing argument for --output"),
+    (["model", "pull", "m", "--output"], "missing argument for --output"),
     (["model", "verify", "--checkpoint-id", "no/id"], "no/id"),
     (["model", "li\nst"], 'li\\nst'),
 ])
@@ -228,13 +228,13 @@ def test_reader_that_goes_away_is_no_noise(ballast, make_model):
 
 
 def test_closed_output_is_an_error(ballast):
-    line = " ".join(ballast.line("model", "list"))
+    line = " ".join(ballast.line("--version"))
     done = subprocess.run(["sh", "-c", f"{line} >&-"], env=ballast.env, capture_output=True)
     assert done.returncode == 1 and b"standard output" in done.stderr
 
 
-def test_empty_store_gives_a_hint(ballast):
-    assert "ballast model import" in ballast("model", "list").text
+def test_empty_store_gives_a_hint(ballast, raw):
+    assert "ballast model import" in raw("model", "list")[1]
     assert not ballast.store.exists()
 
 
@@ -563,6 +563,15 @@ def test_no_message_names_a_command_that_is_not_there(ballast, model):
         ballast("model", "import", model, "--model-id", "org/m", "--revision", id, "--checkpoint-id", id)
     error = ballast.fails(2, "model", "verify", "org/m")
     assert error.endswith("(name one by its id)") and "m-1" in error and "m-2" in error
+
+
+def test_a_store_is_no_part_of_a_model(ballast, raw, model):
+    """"ballast model import ." where the store lies in the same folder."""
+    store = model / "store"
+    here = ballast.having(store=store)
+    here.do_import(model, "m")
+    assert here("model", "import", model, "--checkpoint-id", "m", json=True).json["left_out"] == ["store: a store of ballast"]
+    assert "is a store of ballast (name the folder of a model)" in here.fails(4, "model", "import", store)
 
 
 def test_globs_that_leave_nothing_are_told_as_that(ballast, model):
