@@ -107,6 +107,9 @@ BlManifest *bl_import_plan(BlStore *store, const BlSource *source, const char *c
   return g_steal_pointer(&manifest);
 }
 
+/* Keys held at a time, of some 150 bytes each. */
+#define BATCH 10000
+
 /* The planned files by the hash in their chunks' keys, sorted by it. */
 typedef struct {
   guint8 hash[BL_SHA256_SIZE];
@@ -117,6 +120,7 @@ typedef struct {
   const BlManifest *plan;
   GArray *planned;
   GPtrArray *stale;             /* of char*: keys */
+  gboolean is_full;             /* there are more than these */
   guint64 n_there, there_bytes; /* objects that the plan has, too */
   BlStore *store;
 } Survey;
@@ -160,8 +164,10 @@ static gboolean consider(const char *key, guint64 size, gpointer user, GError **
   if (is_planned(survey, rest)) {
     survey->n_there++;
     survey->there_bytes += size;
-  } else {
+  } else if (survey->stale->len < BATCH) {
     g_ptr_array_add(survey->stale, g_strdup(key));
+  } else {
+    survey->is_full = TRUE;
   }
   return TRUE;
 }
@@ -206,21 +212,32 @@ static gboolean remove_stale(BlStore *store, const Survey *survey, BlJob *job, G
   return survey->stale->len == 0 || bl_store_sync(store, error);
 }
 
+/* Looks at what is there. */
+static gboolean survey_store(Survey *survey, const BlManifest *old, GError **error) {
+  char prefix[BL_KEY_MAX];
+  g_ptr_array_set_size(survey->stale, 0);
+  survey->n_there = survey->there_bytes = 0;
+  survey->is_full = FALSE;
+  if (bl_store_can(survey->store, BL_STORE_CAN_LIST))
+    return bl_store_list(survey->store, bl_key_prefix(prefix, survey->plan->checkpoint_id),
+                         consider, survey, error);
+  return old == NULL || consider_old(survey, old, error);
+}
+
 gboolean bl_import_clear_way(BlStore *store, const BlManifest *plan, const BlManifest *old,
                              gboolean is_unreadable, gboolean *may_be_there, BlJob *job,
                              GError **error) {
   g_autoptr(GPtrArray) stale = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GArray) planned = index_plan(plan);
   Survey survey = {.plan = plan, .planned = planned, .stale = stale, .store = store};
-  char prefix[BL_KEY_MAX];
-  gboolean ok = TRUE;
-  if (bl_store_can(store, BL_STORE_CAN_LIST))
-    ok = bl_store_list(store, bl_key_prefix(prefix, plan->checkpoint_id), consider, &survey, error);
-  else if (old != NULL)
-    ok = consider_old(&survey, old, error);
+  do {
+    if (!survey_store(&survey, old, error) || !check_space(store, &survey, error) ||
+        !remove_stale(store, &survey, job, error))
+      return FALSE;
+  } while (survey.is_full);
   /* What an unreadable manifest named cannot be known without a listing: everything is compared. */
   *may_be_there = survey.n_there > 0 || (is_unreadable && !bl_store_can(store, BL_STORE_CAN_LIST));
-  return ok && check_space(store, &survey, error) && remove_stale(store, &survey, job, error);
+  return TRUE;
 }
 
 static guint64 take_back_key(BlStore *store, const char *key) {

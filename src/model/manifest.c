@@ -154,8 +154,10 @@ static void append_member(GString *out, const char *name, const char *value) {
     g_string_append(out, "null");
 }
 
-static void append_chunks(GString *out, const BlManifest *manifest, const BlManifestFile *file,
-                          const char *file_key) {
+/* A file may have millions of chunks: they are written as they are made. */
+static gboolean append_chunks(BlObjectOutput *output, const BlManifest *manifest,
+                              const BlManifestFile *file, const char *file_key, GError **error) {
+  GString *out = bl_object_output_text(output);
   g_string_append(out, ",\"chunks\":[");
   for (guint32 i = 0; i < file->n_chunks; i++) {
     BlKeyBuffer key;
@@ -163,23 +165,28 @@ static void append_chunks(GString *out, const BlManifest *manifest, const BlMani
                            ? bl_key_chunk_of_file(key, file_key, i)
                            : bl_manifest_chunk_key(manifest, file, i, key);
     g_string_append_printf(out, "%s\"%s\"", i > 0 ? "," : "", text);
+    if (!bl_object_output_flush(output, error)) return FALSE;
   }
   g_string_append_c(out, ']');
+  return TRUE;
 }
 
-static void append_file(GString *out, const BlManifest *manifest, const BlManifestFile *file) {
+static gboolean append_file(BlObjectOutput *output, const BlManifest *manifest,
+                            const BlManifestFile *file, GError **error) {
+  GString *out = bl_object_output_text(output);
   BlKeyBuffer file_key;
   char sha256[BL_SHA256_HEX_SIZE + 1] = "";
   if (file->has_sha256) bl_hex_encode(file->sha256, sizeof file->sha256, sha256);
   bl_key_file(file_key, manifest->checkpoint_id, file->path);
   guint64 chunk_size = file->is_whole ? file->size : file->chunk_size;
   g_string_append_printf(out, "{\"chunk_size\":%" G_GUINT64_FORMAT, chunk_size);
-  append_chunks(out, manifest, file, file_key);
+  if (!append_chunks(output, manifest, file, file_key, error)) return FALSE;
   append_member(out, "key", file_key);
   append_member(out, "path", file->path);
   append_member(out, "sha256", sha256);
   g_string_append_printf(out, ",\"size\":%" G_GUINT64_FORMAT ",\"type\":\"%s\"}", file->size,
                          file->is_weight ? "WEIGHT" : "METADATA");
+  return bl_object_output_flush(output, error);
 }
 
 /* The members in the order of their names. */
@@ -192,8 +199,7 @@ static gboolean write_json(BlObjectOutput *output, const BlManifest *manifest, G
   g_string_append(out, ",\"files\":[");
   for (guint64 i = 0; i < manifest->n_files; i++) {
     if (i > 0) g_string_append_c(out, ',');
-    append_file(out, manifest, &manifest->files[i]);
-    if (!bl_object_output_flush(output, error)) return FALSE;
+    if (!append_file(output, manifest, &manifest->files[i], error)) return FALSE;
   }
   g_string_append_c(out, ']');
   append_member(out, "model_id", manifest->model_id);
@@ -281,9 +287,19 @@ static BlManifest *give_ready(BlManifest *manifest, GError **error) {
   return NULL;
 }
 
+/* Says what to do about a manifest that is damaged. */
+static void add_advice(GError **error) {
+  if (error == NULL || *error == NULL || bl_error_code(*error) != BL_ERROR_CORRUPT) return;
+  g_autoptr(GError) fault = g_steal_pointer(error);
+  bl_error_set(error, BL_ERROR_CORRUPT, "%s (import it again, or delete it)", fault->message);
+}
+
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error) {
   g_autoptr(BlManifest) first = bl_manifest_load(store, checkpoint_id, 0, error);
-  if (first == NULL) return NULL;
+  if (first == NULL) {
+    add_advice(error);
+    return NULL;
+  }
   if (first->is_ready) return give_ready(g_steal_pointer(&first), error);
   if (!check_unclaimed(store, checkpoint_id, error)) return NULL;
   /* An import may have ended between the two looks. */

@@ -179,6 +179,7 @@ gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output,
       !write_files(pull, n_to_write, error))
     return FALSE;
   fill_result(pull, result);
+  if (result->n_files_kept > 0 && !bl_target_sync_all(pull->target, error)) return FALSE;
   g_autoptr(json_t) record = make_record(pull, result);
   return save_record(pull, record, error);
 }

@@ -108,9 +108,13 @@ void bl_target_begin_single(BlTarget *target) {
   bl_pull_lock_sweep_beside(target->fd);
 }
 
+gboolean bl_target_sync_all(BlTarget *target, GError **error) {
+  return syncfs(target->fd) == 0 ||
+         bl_error_set_errno(error, errno, "writing to \"%s\"", target->shown);
+}
+
 gboolean bl_target_sync(BlTarget *target, GError **error) {
-  if (target->sync_each || syncfs(target->fd) == 0) return TRUE;
-  return bl_error_set_errno(error, errno, "writing to \"%s\"", target->shown);
+  return target->sync_each || bl_target_sync_all(target, error);
 }
 
 void bl_target_end(BlTarget *target) {

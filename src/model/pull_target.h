@@ -33,6 +33,9 @@ gboolean bl_target_begin(BlTarget *target, gboolean sync_each, BlJob *job, GErro
 void bl_target_begin_single(BlTarget *target);
 /* Makes durable what was written and published so far. A failure is final. */
 gboolean bl_target_sync(BlTarget *target, GError **error);
+/* Makes durable what was there before: a killed pull, or whoever copied it there, may have left it
+ * in the page cache alone. */
+gboolean bl_target_sync_all(BlTarget *target, GError **error);
 /* Removes every temporary of this pull, and folders of ours that are empty then. */
 void bl_target_end(BlTarget *target);
 

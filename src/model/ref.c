@@ -10,6 +10,8 @@
 #define SCHEMA 1
 /* Two ids and a name, escaped. */
 #define MAX_OBJECT (64u * 1024)
+/* Of the key of a ref that is on its way out. */
+#define MOVED_SUFFIX ".moved"
 
 /* Removes what a setter of this model's refs that was killed left. One that lives puts again where
  * its temporary is gone. */
@@ -119,32 +121,79 @@ static gboolean for_each_ref_to(BlStore *store, const char *model_id, const char
   return TRUE;
 }
 
+typedef struct {
+  const char *checkpoint_id;
+  guint n;
+} Removal;
+
+/* Gives a ref that was moved away its name back. What was set there meanwhile is newer. */
+static gboolean put_back(BlStore *store, const char *moved_key, const char *key, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  if (bl_store_move(store, moved_key, key, &fault) ||
+      g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+    return TRUE;
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_EXISTS))
+    return bl_store_remove(store, moved_key, error);
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+/* The ref may have been set to another checkpoint since it was looked at: it is moved away, looked
+ * at where nobody sets it, and goes only if it still means ours. */
+static gboolean remove_if_ours(BlStore *store, const char *key, const char *checkpoint_id,
+                               GError **error) {
+  if (!bl_store_can(store, BL_STORE_CAN_MOVE)) return bl_store_remove(store, key, error);
+  g_autofree char *moved_key = g_strconcat(key, MOVED_SUFFIX, NULL);
+  g_autoptr(GError) fault = NULL;
+  gboolean is_moved = bl_store_move(store, key, moved_key, &fault);
+  /* One that a killed delete left is older than the ref that is there. */
+  if (!is_moved && g_error_matches(fault, BL_ERROR, BL_ERROR_EXISTS)) {
+    g_clear_error(&fault);
+    is_moved =
+        bl_store_remove(store, moved_key, &fault) && bl_store_move(store, key, moved_key, &fault);
+  }
+  if (!is_moved && g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
+  if (!is_moved) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
+  g_autoptr(json_t) json = load_ref(store, moved_key, "ref", &fault);
+  const char *id = json == NULL ? "" : bl_json_find_string(json, "checkpoint_id", "");
+  if (strcmp(id, checkpoint_id) == 0) return bl_store_remove(store, moved_key, error);
+  if (!put_back(store, moved_key, key, error)) return FALSE;
+  if (fault == NULL || g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT)) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
 static gboolean remove_ref(BlStore *store, const char *name, const char *key, gpointer user,
                            GError **error) {
-  guint *n = user;
-  if (!bl_store_remove(store, key, error)) {
+  Removal *removal = user;
+  gboolean ok = g_str_has_suffix(key, MOVED_SUFFIX)
+                    ? bl_store_remove(store, key, error)
+                    : remove_if_ours(store, key, removal->checkpoint_id, error);
+  if (!ok) {
     g_prefix_error(error, "removing ref \"%s\": ", name);
     return FALSE;
   }
-  ++*n;
+  removal->n++;
   return TRUE;
 }
 
 gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *checkpoint_id,
                            guint *n, GError **error) {
-  guint count = 0;
+  Removal removal = {.checkpoint_id = checkpoint_id};
   if (model_id != NULL && !sweep(store, model_id, error)) return FALSE;
-  gboolean done = for_each_ref_to(store, model_id, checkpoint_id, remove_ref, &count, error);
-  if (n != NULL) *n = count;
+  gboolean done = for_each_ref_to(store, model_id, checkpoint_id, remove_ref, &removal, error);
+  if (n != NULL) *n = removal.n;
   return done;
 }
 
 static gboolean add_name(BlStore *store, const char *name, const char *key, gpointer user,
                          GError **error) {
   (void)store;
-  (void)key;
   (void)error;
-  g_ptr_array_add(user, g_strdup(name));
+  if (!g_str_has_suffix(key, MOVED_SUFFIX)) g_ptr_array_add(user, g_strdup(name));
   return TRUE;
 }
 

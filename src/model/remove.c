@@ -12,6 +12,9 @@
 #include "model/manifest.h"
 #include "store/claim.h"
 
+/* Keys held at a time, of some 150 bytes each. */
+#define BATCH 10000
+
 typedef struct {
   BlStore *store;
   const char *id;
@@ -20,7 +23,8 @@ typedef struct {
   BlClaim *claim;
   BlManifest *manifest; /* NULL where it cannot be read */
   BlRemoveResult *result;
-  GPtrArray *keys; /* of char* */
+  GPtrArray *keys;  /* of char* */
+  gboolean is_full; /* there are more than these */
 } Removal;
 
 void bl_remove_result_clear(BlRemoveResult *result) {
@@ -32,7 +36,7 @@ static gboolean mark_failed(Removal *removal, GError **error) {
   if (manifest == NULL) return TRUE;
   manifest->is_ready = FALSE;
   g_free(manifest->error);
-  manifest->error = g_strdup("delete in progress, or interrupted: delete it again");
+  manifest->error = g_strdup("delete in progress, or interrupted");
   manifest->updated_at = g_get_real_time() / G_USEC_PER_SEC;
   return bl_manifest_save(removal->store, manifest, error);
 }
@@ -40,9 +44,10 @@ static gboolean mark_failed(Removal *removal, GError **error) {
 static gboolean collect(const char *key, guint64 size, gpointer user, GError **error) {
   Removal *removal = user;
   const char *rest = key + strlen(removal->prefix);
-  (void)error;
   /* The manifest goes last, our claim with us; those of dead owners go now. */
   if (strcmp(rest, "manifest") == 0 || bl_claim_owns(removal->claim, key)) return TRUE;
+  removal->is_full = removal->keys->len == BATCH;
+  if (removal->is_full) return bl_error_set(error, BL_ERROR_CANCELLED, "enough for now");
   g_ptr_array_add(removal->keys, g_strdup(key));
   removal->result->n_bytes += size;
   return TRUE;
@@ -63,19 +68,37 @@ static void collect_named(Removal *removal) {
   g_ptr_array_add(removal->keys, g_strdup(bl_key_state(key, removal->id)));
 }
 
-static gboolean remove_objects(Removal *removal, GError **error) {
+static gboolean find_objects(Removal *removal, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  g_ptr_array_set_size(removal->keys, 0);
+  removal->is_full = FALSE;
   if (!bl_store_can(removal->store, BL_STORE_CAN_LIST))
     collect_named(removal);
-  else if (!bl_store_list(removal->store, removal->prefix, collect, removal, error))
+  else if (!bl_store_list(removal->store, removal->prefix, collect, removal, &fault) &&
+           !removal->is_full) {
+    g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
-  bl_job_set_total(removal->job, 0, removal->keys->len);
+  }
+  bl_job_set_total(removal->job, 0, removal->result->n_objects + removal->keys->len);
+  return TRUE;
+}
+
+/* An owner that was stopped and lost its claim meanwhile must not remove what its successor put. */
+static gboolean remove_found(Removal *removal, GError **error) {
   for (guint i = 0; i < removal->keys->len; i++) {
-    if (!bl_job_check(removal->job, error) ||
+    if (!bl_job_check(removal->job, error) || !bl_claim_check(removal->claim, error) ||
         !bl_store_remove(removal->store, g_ptr_array_index(removal->keys, i), error))
       return FALSE;
     removal->result->n_objects++;
     bl_job_add_files(removal->job, 1);
   }
+  return TRUE;
+}
+
+static gboolean remove_objects(Removal *removal, GError **error) {
+  do {
+    if (!find_objects(removal, error) || !remove_found(removal, error)) return FALSE;
+  } while (removal->is_full);
   return bl_store_sync(removal->store, error);
 }
 

@@ -117,6 +117,9 @@ static gboolean list_object(const Listing *listing, DIR *dir, const char *folder
   if (key == NULL || !g_str_has_prefix(key, listing->prefix) || !bl_key_check(key, NULL))
     return TRUE;
   if (folder[0] == '\0' && strcmp(file, BL_DIR_FILE) == 0) return TRUE;
+  /* A name that no key gives is no object's: nothing under a key could reach it. */
+  BlDirName name;
+  if (!bl_dir_name_from_key(key, &name, NULL) || strcmp(name.name, file) != 0) return TRUE;
   if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || bl_dir_set_error(error, errno, listing->store, "look at", key);
   /* What is no file is in an object's place, and goes with the rest of its checkpoint. */

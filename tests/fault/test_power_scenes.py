@@ -1,4 +1,5 @@
 """Power cuts in scenes where what an import relies on was not written by itself, or not where it seems to be."""
+import shutil
 from pathlib import Path
 
 from support import models
@@ -52,3 +53,18 @@ def test_store_whose_folders_are_on_another_disk(ballast, private_mount, tmp_pat
     mount.unmount()
     mount.mount()
     ballast.verify("m")
+
+
+def test_files_that_a_pull_found_right_become_durable(ballast, private_mount, tmp_path):
+    """The record says "complete" of them, too, whoever wrote them."""
+    model = models.make_model(tmp_path / "m", tensor_bytes=60000)
+    ballast.do_import(model, "m")
+    mount = private_mount("ext4", 128)
+    out = mount.path / "out"
+    shutil.copytree(model, out)
+    ballast("model", "pull", "m", "--output", out)
+    cut_power(mount.path)
+    mount.unmount()
+    mount.mount()
+    assert (out / ".ballast/pull.json").exists()
+    assert models.contents(out) == models.contents(model)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "golden.h"
+#include "store/fault.h"
 
 #define MODEL "org/golden"
 
@@ -118,6 +119,47 @@ static void test_refused(void) {
   }
 }
 
+static gpointer remove_all_of_a(gpointer store) {
+  bl_ref_remove_all(store, MODEL, "a", NULL, NULL);
+  return NULL;
+}
+
+/* A delete has looked at the ref and is slow to remove it; meanwhile it is set to another. */
+static void test_set_while_removed(void) {
+  BlStore *slow_moves = bl_fault_store_new(bl_memory_store_new(BL_MEMORY_STORE_CAPS));
+  g_autoptr(BlStore) store = bl_fault_store_new(slow_moves);
+  set(store, MODEL, "main", "a");
+  BlFaultRule rule = {.op = BL_FAULT_MOVE, .n = 1, .times = 1, .delay_ms = 300};
+  bl_fault_store_set_rule(slow_moves, &rule);
+  rule.op = BL_FAULT_REMOVE;
+  bl_fault_store_set_rule(store, &rule);
+  GThread *thread = g_thread_new("delete", remove_all_of_a, store);
+  g_usleep(100 * 1000);
+  set(store, MODEL, "main", "b");
+  g_thread_join(thread);
+  assert_ref(store, MODEL, "main", "b");
+}
+
+/* A delete was killed between two of its steps. */
+static void test_moved_ref_is_left(void) {
+  g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
+  BlKeyBuffer key;
+  set(store, MODEL, "main", "a");
+  bl_key_ref(key, MODEL, "main");
+  g_autofree char *moved = g_strconcat(key, ".moved", NULL);
+  g_assert_true(bl_store_move(store, key, moved, NULL));
+  g_auto(GStrv) names = bl_ref_names(store, MODEL, "a", NULL);
+  g_assert_cmpuint(g_strv_length(names), ==, 0);
+  set(store, MODEL, "main", "b");
+  g_assert_true(bl_ref_remove_all(store, MODEL, "b", NULL, NULL));
+  assert_ref(store, MODEL, "main", NULL);
+  set(store, MODEL, "main", "a");
+  g_assert_true(bl_ref_remove_all(store, MODEL, "a", NULL, NULL));
+  assert_ref(store, MODEL, "main", NULL);
+  guint64 size;
+  g_assert_false(bl_store_size(store, moved, &size, NULL));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/ref/bytes", test_bytes);
@@ -125,5 +167,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/ref/bad-arguments", test_bad_arguments);
   g_test_add_func("/ref/names-and-removal", test_names_and_removal);
   g_test_add_func("/ref/refused", test_refused);
+  g_test_add_func("/ref/set-while-removed", test_set_while_removed);
+  g_test_add_func("/ref/moved-ref-is-left", test_moved_ref_is_left);
   return g_test_run();
 }
