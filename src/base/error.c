@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 
-G_DEFINE_QUARK(ballast-error, bl_error)
+G_DEFINE_QUARK(ballast - error, bl_error)
 
 static const struct {
   const char *name;
@@ -27,13 +27,21 @@ static const struct {
     [BL_ERROR_INTERNAL] = {"internal", 1, 500, EIO},
 };
 
-int bl_error_exit_code(BlErrorCode code) { return outward[code].exit_code; }
+int bl_error_exit_code(BlErrorCode code) {
+  return outward[code].exit_code;
+}
 
-int bl_error_http_status(BlErrorCode code) { return outward[code].http_status; }
+int bl_error_http_status(BlErrorCode code) {
+  return outward[code].http_status;
+}
 
-int bl_error_errno(BlErrorCode code) { return outward[code].errnum; }
+int bl_error_errno(BlErrorCode code) {
+  return outward[code].errnum;
+}
 
-const char *bl_error_name(BlErrorCode code) { return outward[code].name; }
+const char *bl_error_name(BlErrorCode code) {
+  return outward[code].name;
+}
 
 BlErrorCode bl_error_code(const GError *error) {
   if (error->domain != BL_ERROR || error->code < 0 || error->code >= BL_ERROR_N_CODES)

@@ -16,7 +16,8 @@ int bl_fd_steal(int *fd);
 
 /* openat with O_CLOEXEC, for callers that judge errno themselves. -1 on error. */
 int bl_openat(int dir_fd, const char *name, int flags, mode_t mode);
-/* The same with a message. `what` names the thing in the message ("shard", "folder"). -1 on error. */
+/* The same with a message. `what` names the thing in the message ("shard", "folder"). -1 on error.
+ */
 int bl_open_at(int dir_fd, const char *name, int flags, mode_t mode, const char *what,
                GError **error);
 

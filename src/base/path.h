@@ -16,5 +16,6 @@ char *bl_path_display(const char *path);
  * in "/" stands for everything below it. */
 gboolean bl_path_matches(const char *path, const char *pattern);
 
-/* Whether a path is asked for: any of include matches (NULL or empty: all do) and none of exclude. */
+/* Whether a path is asked for: any of include matches (NULL or empty: all do) and none of exclude.
+ */
 gboolean bl_path_is_selected(const char *path, char **include, char **exclude);

@@ -363,8 +363,7 @@ static gboolean import_again(Import *import, GError **error) {
         !bl_claim_check(import->claim, error) || !mend_digests(import, error))
       return FALSE;
   }
-  return keep_manifest(import, error) &&
-         set_ref(import, import->options->revision != NULL, error);
+  return keep_manifest(import, error) && set_ref(import, import->options->revision != NULL, error);
 }
 
 static gboolean import_claimed(Import *import, GError **error) {

@@ -18,11 +18,13 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlReader, bl_reader_free)
  * 0 are possible: UNSUPPORTED else. */
 gboolean bl_reader_read(BlReader *reader, guint64 file, guint64 offset, void *data, gsize size,
                         GError **error);
-/* As bl_reader_read, but the blocks are checked on a local store, too. UNSUPPORTED where the file has no digests. */
-gboolean bl_reader_read_checked(BlReader *reader, guint64 file, guint64 offset, void *data, gsize size, GError **error);
+/* As bl_reader_read, but the blocks are checked on a local store, too. UNSUPPORTED where the file
+ * has no digests. */
+gboolean bl_reader_read_checked(BlReader *reader, guint64 file, guint64 offset, void *data,
+                                gsize size, GError **error);
 
-/* One file in order from offset 0, chunk after chunk, each opened once. Belongs to one thread. Bytes are not checked
- * against digests: whoever reads a whole file hashes it. */
+/* One file in order from offset 0, chunk after chunk, each opened once. Belongs to one thread.
+ * Bytes are not checked against digests: whoever reads a whole file hashes it. */
 typedef struct BlReaderStream BlReaderStream;
 BlReaderStream *bl_reader_stream_new(BlReader *reader, guint64 file);
 /* The next bytes, up to size: fewer only at the end, 0 there. CORRUPT where the chunks hold fewer
