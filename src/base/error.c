@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 
-G_DEFINE_QUARK(ballast - error, bl_error)
+G_DEFINE_QUARK(ballast_error, bl_error)
 
 static const struct {
   const char *name;
