@@ -221,6 +221,7 @@ static BlStore *open_store(const char *url, gboolean create, GError **error) {
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   g_auto(BlConfig) config = {NULL};
   if (!bl_config_load(cli, &config, error)) return NULL;
+  g_assert(config.store_url != NULL);
   BlStore *store = open_store(config.store_url, create, error);
   if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
     g_autofree char *origin = bl_path_display(bl_config_origin(&config));

@@ -106,7 +106,8 @@ static gboolean check_prefix(const char *prefix, GError **error) {
 /* `doing` completes "store URL cannot …". */
 static gboolean check_can(BlStore *store, gboolean can, const char *doing, GError **error) {
   if (can) return TRUE;
-  return bl_error_set(error, BL_ERROR_UNSUPPORTED, "store %s cannot %s", store->url, doing);
+  bl_error_set(error, BL_ERROR_UNSUPPORTED, "store %s cannot %s", store->url, doing);
+  return FALSE;
 }
 
 gboolean bl_store_buffer_new(BlStore *store, gsize size, BlStoreBuffer *buffer, GError **error) {
