@@ -179,7 +179,7 @@ static void draw_line(BlProgress *progress, gint64 now_us) {
   g_autoptr(GPtrArray) parts = g_ptr_array_new_with_free_func(g_free);
   describe(progress, &now, parts);
   g_autoptr(GString) text = g_string_new(NULL);
-  g_string_append_printf(text, "%s: %s", progress->name, now.phase != NULL ? now.phase : "working");
+  g_string_append_printf(text, "ballast: %s", now.phase != NULL ? now.phase : progress->name);
   if (now.total_bytes > 0) g_string_append_printf(text, ", %u%%", percent(&now));
   for (guint i = 0; i < parts->len; i++)
     g_string_append_printf(text, ", %s", (const char *)parts->pdata[i]);

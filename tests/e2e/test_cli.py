@@ -402,7 +402,7 @@ def test_lines_where_there_is_no_terminal(ballast, large):
     process.send_signal(signal.SIGCONT)
     err = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 0
-    assert re.fullmatch(r"import: \w+, \d+%, .* of 600 MiB.*\n", err), err
+    assert re.fullmatch(r"ballast: \w+, \d+%, .* of 600 MiB.*\n", err), err
 
 
 # --- signals
