@@ -7,6 +7,7 @@ import pytest
 
 from support import models
 from support.command import Ballast
+from support.faults import Shim
 from support.mounts import Mount
 from support.walker import walk
 
@@ -134,8 +135,14 @@ def nobody(binary):
 
 @pytest.fixture
 def other_pid_namespace():
-    """What starts a command as the only process of a new pid namespace."""
-    return ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
+    """What starts a command in a new pid namespace (not as its first process, which no signal from inside can stop)."""
+    return ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--", "sh", "-c", '"$@"; exit $?', "sh"]
+
+
+@pytest.fixture
+def shim(shims, tmp_path):
+    """support.faults.Shim: makes the n-th call of a run fail, kill it or stop it."""
+    return Shim(shims["faultshim"], tmp_path / "shim-counter")
 
 
 @pytest.fixture

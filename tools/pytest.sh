@@ -1,15 +1,16 @@
 #!/bin/sh
 # Runs pytest for tests/e2e and tests/fault: sh tools/pytest.sh ARGUMENT…
 #
-# As root, for loop devices and other users. In a mount namespace of its own, so that nothing stays mounted however it
-# ends. Temporary folders are in memory, where fsync costs nothing: the tests of durability bring file systems of their own.
+# As root, for loop devices and other users. In mount and pid namespaces of its own, so that nothing stays mounted and
+# nothing keeps running, however it ends. Temporary folders are in memory, where fsync costs nothing: the tests of
+# durability bring file systems of their own.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "${1-}" != --inside ]; then
-  exec unshare --mount --propagation private sh tools/pytest.sh --inside "$@"
+  exec unshare --mount --propagation private --pid --fork --kill-child --mount-proc sh tools/pytest.sh --inside "$@"
 fi
 shift
 mkdir -p build/pytest
-mount -t tmpfs -o mode=755 tmpfs build/pytest
+mount -t tmpfs -o mode=755,size=8g tmpfs build/pytest
 exec env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 TMPDIR="$(pwd)/build/pytest" \
   build/venv/bin/python -m pytest --basetemp build/pytest/tmp "$@"

@@ -6,45 +6,33 @@ import time
 import pytest
 
 from support import models
+from support.faults import signal_all, start_stopped
 from support.walker import walk
+from test_import import SOME_DATA
 
 
 @pytest.fixture
 def big_model(make_model):
-    return make_model("big", n_shards=8, n_tensors=2, tensor_bytes=16 << 20)
+    return make_model("big", n_shards=8, n_tensors=2, tensor_bytes=4 << 20)
 
 
-def start_and_stop(ballast, model):
-    """An import of "m" that holds its claim and stands still."""
-    process = ballast.start("model", "import", model, "--checkpoint-id", "m")
-    folder = ballast.store / "weight/models/m"
-    while process.poll() is None and not (folder.is_dir() and list(folder.glob("files,*"))):
-        time.sleep(0.001)
-    stop(process.pid)
-    return process
+@pytest.fixture
+def stand_still(shim):
+    """Starts an import of "m" that holds its claim, has written some data, and stands still."""
+    def start(ballast, model):
+        ballast.store.mkdir(exist_ok=True)
+        return start_stopped(ballast, shim, SOME_DATA, "model", "import", model, "--checkpoint-id", "m")
+
+    return start
 
 
-def stop(pid):
-    """SIGSTOP to the process and what it runs (the command is a child where something starts it)."""
-    for child in children(pid):
-        stop(child)
-    os.kill(pid, signal.SIGSTOP)
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return list(map(int, f.read().split()))
-
-
-def end(process, number):
-    pids = [process.pid, *children(process.pid)]
-    for pid in reversed(pids):
-        os.kill(pid, number)
+def end(process):
+    signal_all(process, signal.SIGKILL)
     process.communicate(timeout=60)
 
 
-def test_second_import_is_told_who(ballast, big_model):
-    first = start_and_stop(ballast, big_model)
+def test_second_import_is_told_who(ballast, stand_still, big_model):
+    first = stand_still(ballast, big_model)
     try:
         for args in (["import", big_model, "--checkpoint-id", "m"], ["delete", "m"]):
             error = ballast.fails(5, "model", *args)
@@ -57,8 +45,8 @@ def test_second_import_is_told_who(ballast, big_model):
     walk(ballast.store).assert_clean()
 
 
-def test_wait(ballast, big_model):
-    first = start_and_stop(ballast, big_model)
+def test_wait(ballast, stand_still, big_model):
+    first = stand_still(ballast, big_model)
     second = ballast.start("model", "import", big_model, "--checkpoint-id", "m", "--wait")
     time.sleep(0.3)
     assert second.poll() is None
@@ -67,35 +55,35 @@ def test_wait(ballast, big_model):
     ballast.verify("m")
 
 
-def test_wait_has_an_end(ballast, big_model):
-    first = start_and_stop(ballast, big_model)
+def test_wait_has_an_end(ballast, stand_still, big_model):
+    first = stand_still(ballast, big_model)
     started = time.monotonic()
     ballast.fails(5, "model", "import", big_model, "--checkpoint-id", "m", "--wait=1")
     assert 1 <= time.monotonic() - started < 5
-    end(first, signal.SIGKILL)
+    end(first)
 
 
-def test_other_checkpoints_do_not_wait(ballast, big_model, model):
-    first = start_and_stop(ballast, big_model)
+def test_other_checkpoints_do_not_wait(ballast, stand_still, big_model, model):
+    first = stand_still(ballast, big_model)
     ballast.do_import(model, "other")
     ballast.delete("other")
-    end(first, signal.SIGKILL)
+    end(first)
 
 
-def test_dead_owner_is_replaced_at_once(ballast, big_model):
-    end(start_and_stop(ballast, big_model), signal.SIGKILL)
+def test_dead_owner_is_replaced_at_once(ballast, stand_still, big_model):
+    end(stand_still(ballast, big_model))
     started = time.monotonic()
     ballast.do_import(big_model, "m")
     assert time.monotonic() - started < 10
     walk(ballast.store).assert_clean()
 
 
-def test_owner_in_another_pid_namespace(ballast, big_model, other_pid_namespace):
+def test_owner_in_another_pid_namespace(ballast, stand_still, big_model, other_pid_namespace):
     """Its pid means nothing to us; the lock tells whether it lives."""
-    first = start_and_stop(ballast.having(prefix=other_pid_namespace), big_model)
+    first = stand_still(ballast.having(prefix=other_pid_namespace), big_model)
     ballast.fails(5, "model", "import", big_model, "--checkpoint-id", "m")
     assert ballast.status("m") == "IMPORTING"
-    end(first, signal.SIGKILL)
+    end(first)
     started = time.monotonic()
     ballast.do_import(big_model, "m")
     assert time.monotonic() - started < 15
@@ -104,10 +92,10 @@ def test_owner_in_another_pid_namespace(ballast, big_model, other_pid_namespace)
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", ["free", "ENOLCK", "ENOSYS"])
-def test_dead_owner_in_another_pid_namespace_without_locks(ballast, big_model, other_pid_namespace, preload, mode):
+def test_dead_owner_in_another_pid_namespace_without_locks(ballast, stand_still, big_model, other_pid_namespace, preload, mode):
     """Only its heartbeat tells, so it is watched for 30 s, not for ever."""
     without_locks = ballast.having(env=preload("lockshim", BALLAST_LOCKS=mode))
-    end(start_and_stop(without_locks.having(prefix=other_pid_namespace), big_model), signal.SIGKILL)
+    end(stand_still(without_locks.having(prefix=other_pid_namespace), big_model))
     started = time.monotonic()
     without_locks.do_import(big_model, "m")
     assert 25 < time.monotonic() - started < 60
@@ -116,15 +104,14 @@ def test_dead_owner_in_another_pid_namespace_without_locks(ballast, big_model, o
 
 
 @pytest.mark.heavy
-def test_living_owner_in_another_pid_namespace_without_locks(ballast, make_model, other_pid_namespace, preload):
+def test_living_owner_in_another_pid_namespace_without_locks(ballast, stand_still, make_model, other_pid_namespace, preload):
     """It stands still, and then goes on and finds that it lost its claim: it must not publish."""
-    model = make_model("big", n_shards=8, n_tensors=2, tensor_bytes=16 << 20)
+    model = make_model("big", n_shards=8, n_tensors=2, tensor_bytes=4 << 20)
     without_locks = ballast.having(env=preload("lockshim", BALLAST_LOCKS="free"))
-    first = start_and_stop(without_locks.having(prefix=other_pid_namespace), model)
+    first = stand_still(without_locks.having(prefix=other_pid_namespace), model)
     other = make_model("other", seed=3)
     without_locks.do_import(other, "m", rc=0)
-    for pid in [*children(first.pid), first.pid]:
-        os.kill(pid, signal.SIGCONT)
+    signal_all(first, signal.SIGCONT)
     _, err = first.communicate(timeout=60)
     assert first.returncode == 5, err
     ballast.verify("m")

@@ -1,7 +1,6 @@
 """Delete: all of one checkpoint, nothing of another."""
 import json
 import signal
-import time
 
 import pytest
 
@@ -90,19 +89,17 @@ def test_manifest_of_a_newer_version(ballast, two):
     ballast.verify("b")
 
 
-def test_failed_import_is_deleted(ballast, make_model):
-    model = make_model("big", n_shards=8, n_tensors=2, tensor_bytes=16 << 20)
-    interrupt(ballast, model, signal.SIGINT)
+def test_failed_import_is_deleted(ballast, shim, make_model):
+    model = make_model("big", n_shards=8, n_tensors=2, tensor_bytes=4 << 20)
+    interrupt(ballast, shim, model, signal.SIGINT)
     assert ballast.status("m") == "FAILED"
     ballast.delete("m")
     gone(ballast, "m")
 
 
-def test_killed_delete_is_finished(ballast, make_model, preload, tmp_path):
+def test_killed_delete_is_finished(ballast, make_model, shim):
     ballast.do_import(make_model("a"), "a")
-    env = preload("faultshim", BALLAST_SHIM_ROOT=str(ballast.store), BALLAST_SHIM_COUNTER=str(tmp_path / "counter"),
-                  BALLAST_SHIM_AT="30", BALLAST_SHIM_DO="kill")
-    ballast.having(env=env)("model", "delete", "a", rc=-9)
+    ballast.having(env=shim.env(ballast.store, "kill", 30))("model", "delete", "a", rc=-9)
     walk(ballast.store).assert_no_orphans()
     assert ballast.status("a") in ("FAILED", "DELETING")
     ballast.fails((3, 4, 5), "model", "pull", "a")
@@ -110,11 +107,8 @@ def test_killed_delete_is_finished(ballast, make_model, preload, tmp_path):
     gone(ballast, "a")
 
 
-def test_removal_that_fails_once_loses_nothing(ballast, make_model, preload, tmp_path, shims):
+def test_removal_that_fails_once_loses_nothing(ballast, make_model, tmp_path, shim):
     """An unlink that failed leaves its key in the manifest, so that the next delete finds it."""
-    from support.faults import Shim
-
-    shim = Shim(shims["faultshim"], tmp_path / "counter")
     hit = 0
     for at in range(1, 200, 3):
         if ballast.status("a") is None:

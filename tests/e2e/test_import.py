@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from support import models
+from support.faults import start_stopped
 from support.walker import walk
+
+
+# Of the changes that an import of the "big" model makes: after some of its chunks, before the last.
+SOME_DATA = 100
 
 
 def pulled(ballast, id, tmp_path):
@@ -384,7 +389,7 @@ def test_100_000_files(ballast, tmp_path, store_walk):
 
 
 def test_source_that_keeps_changing(ballast, make_model):
-    model = make_model(n_shards=1, n_tensors=4, tensor_bytes=16 << 20)
+    model = make_model(n_shards=1, n_tensors=4, tensor_bytes=8 << 20)
     stop = threading.Event()
 
     def change():
@@ -411,7 +416,7 @@ def test_file_that_grows_at_the_wrong_moment(ballast, model, tmp_path):
 
     def grow():
         with open(big, "ab") as f:
-            while not stop.is_set() and f.tell() < 1 << 30:
+            while not stop.is_set() and f.tell() < 1 << 28:
                 f.write(bytes(4096))
                 f.flush()
 
@@ -427,27 +432,24 @@ def test_file_that_grows_at_the_wrong_moment(ballast, model, tmp_path):
 # --- interrupted
 
 
-def interrupt(ballast, model, number):
-    """Starts an import of "m" and signals it as soon as some of its data is there. Its exit code and messages."""
-    process = ballast.start("model", "import", model, "--checkpoint-id", "m")
-    folder = ballast.store / "weight/models/m"
-    while process.poll() is None:
-        if folder.is_dir() and len(list(folder.glob("files,*"))) >= 3:
-            process.send_signal(number)
-            break
-        time.sleep(0.0005)
+def interrupt(ballast, shim, model, number):
+    """An import of "m" that gets a signal when some of its data is there. Its exit code and messages."""
+    ballast.store.mkdir(exist_ok=True)
+    process = start_stopped(ballast, shim, SOME_DATA, "model", "import", model, "--checkpoint-id", "m")
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=60)
     return process.returncode, err.decode()
 
 
 @pytest.fixture
 def big_model(make_model):
-    return make_model("big", n_shards=8, n_tensors=2, tensor_bytes=16 << 20)
+    return make_model("big", n_shards=8, n_tensors=2, tensor_bytes=4 << 20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_leaves_a_state_to_go_on_from(ballast, big_model, number, tmp_path, store_walk):
-    rc, err = interrupt(ballast, big_model, number)
+def test_signal_leaves_a_state_to_go_on_from(ballast, shim, big_model, number, tmp_path, store_walk):
+    rc, err = interrupt(ballast, shim, big_model, number)
     assert rc == 130 and err.count("\n") == 1 and "again" in err, (rc, err)
     assert ballast.status("m") == "FAILED"
     store_walk().assert_clean()
@@ -458,8 +460,8 @@ def test_signal_leaves_a_state_to_go_on_from(ballast, big_model, number, tmp_pat
     store_walk().assert_clean()
 
 
-def test_killed_import_goes_on_and_mends_a_damaged_survivor(ballast, big_model, tmp_path, store_walk):
-    rc, _ = interrupt(ballast, big_model, signal.SIGKILL)
+def test_killed_import_goes_on_and_mends_a_damaged_survivor(ballast, shim, big_model, tmp_path, store_walk):
+    rc, _ = interrupt(ballast, shim, big_model, signal.SIGKILL)
     assert rc == -signal.SIGKILL
     store_walk().assert_no_orphans()
     assert ballast.status("m") == "FAILED"
@@ -476,17 +478,17 @@ def test_killed_import_goes_on_and_mends_a_damaged_survivor(ballast, big_model, 
     store_walk().assert_clean()
 
 
-def test_killed_import_then_delete(ballast, big_model, store_walk):
-    interrupt(ballast, big_model, signal.SIGKILL)
+def test_killed_import_then_delete(ballast, shim, big_model, store_walk):
+    interrupt(ballast, shim, big_model, signal.SIGKILL)
     ballast.delete("m")
     found = store_walk()
     found.assert_clean()
     assert not found.statuses
 
 
-def test_killed_import_then_another_model(ballast, big_model, make_model, tmp_path, store_walk):
+def test_killed_import_then_another_model(ballast, shim, big_model, make_model, tmp_path, store_walk):
     """What the first one left and the second has no use for is removed."""
-    interrupt(ballast, big_model, signal.SIGKILL)
+    interrupt(ballast, shim, big_model, signal.SIGKILL)
     other = make_model("other", n_shards=1, seed=5)
     ballast.do_import(other, "m")
     assert pulled(ballast, "m", tmp_path) == models.contents(other)

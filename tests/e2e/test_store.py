@@ -1,13 +1,16 @@
 """The local store: who may use it, on which file systems, in which format."""
 import json
+import mmap
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 from support import models
 from support.walker import walk
+from test_import import chunk_of, interrupt, overwrite
 
 
 def cycle(ballast, model, out):
@@ -29,13 +32,10 @@ def test_file_systems(ballast, model, loopfs, kind, size_mb):
     cycle(ballast.having(store=folder / "store"), model, folder / "out")
 
 
-def test_killed_import_on_exfat(ballast, make_model, loopfs):
-    from test_import import interrupt
-    import signal
-
+def test_killed_import_on_exfat(ballast, shim, make_model, loopfs):
     ballast = ballast.having(store=loopfs("exfat", 64) / "store")
     model = make_model(n_shards=8, n_tensors=1, tensor_bytes=2 << 20)
-    interrupt(ballast, model, signal.SIGKILL)
+    interrupt(ballast, shim, model, signal.SIGKILL)
     walk(ballast.store).assert_no_orphans()
     ballast.do_import(model, "m")
     ballast.verify("m")
@@ -106,10 +106,6 @@ def test_modes(ballast, model, umask, file, folder):
 
 def test_reader_that_maps_an_object_is_left_alone(ballast, model, tmp_path):
     """Objects are replaced by new files, never shortened or written in place."""
-    import mmap
-
-    from test_import import chunk_of, overwrite
-
     ballast.do_import(model, "m")
     chunk = chunk_of(ballast, "m", "tokenizer.json")
     with open(chunk, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as view:

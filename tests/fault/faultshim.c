@@ -1,17 +1,18 @@
 /* A library to preload: the n-th I/O call of the whole program, over all its threads and children,
- * kills it or fails.
+ * kills it, stops it or fails.
  *
  *   BALLAST_SHIM_ROOT     only calls on files below this folder count
  *   BALLAST_SHIM_COUNTER  a file of 8 bytes, shared by everything that counts together
  *   BALLAST_SHIM_AT       n, from 1 on; 0 only counts
- *   BALLAST_SHIM_DO       kill, EIO, ENOSPC, EDQUOT, EINTR, short
- *   BALLAST_SHIM_STICKY   1: every call from the n-th on (EINTR and short: every second one, or
- * nothing would ever end)
+ *   BALLAST_SHIM_DO       kill, stop, EIO, ENOSPC, EDQUOT, EINTR, short
+ *   BALLAST_SHIM_STICKY   1: every call from the n-th on; EINTR and short every second one, or
+ *                         nothing would ever end
  *
  * What counts depends on what is done, so that no n is wasted. kill: calls that change a file or
- * drop a lock; the program dies before the call, a write is half done. ENOSPC, EDQUOT: calls that
- * need room. EINTR: calls that may sleep. short: reads and writes of more than one byte. EIO: all.
- * The last call's name is left in "<counter>.name". */
+ * drop a lock; the program dies before the call, a write is half done. stop: the same calls; the
+ * program stands still (SIGSTOP) until it is told to go on. ENOSPC, EDQUOT: calls that need room.
+ * EINTR: calls that may sleep. short: reads and writes of more than one byte. EIO: all. The n-th
+ * call's name is left in "<counter>.name". */
 #undef _FILE_OFFSET_BITS /* or the headers would rename what is defined here */
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
@@ -41,7 +42,7 @@ static _Atomic uint64_t *counter;
 static uint64_t at;
 static unsigned counts;  /* a call counts when it has one of these */
 static int error_number; /* 0: kill, or short */
-static int kills, sticky, spaced;
+static int kills, stops, sticky, spaced;
 static char root[PATH_MAX], name_file[PATH_MAX + 8];
 static size_t root_size;
 
@@ -50,8 +51,9 @@ static const struct {
   int error_number;
   unsigned counts;
 } deeds[] = {
-    {"kill", 0, CHANGES | UNLOCKS}, {"EIO", EIO, READS | CHANGES}, {"ENOSPC", ENOSPC, NEEDS_ROOM},
-    {"EDQUOT", EDQUOT, NEEDS_ROOM}, {"EINTR", EINTR, SLEEPS},      {"short", 0, MOVES_BYTES},
+    {"kill", 0, CHANGES | UNLOCKS}, {"stop", 0, CHANGES | UNLOCKS}, {"EIO", EIO, READS | CHANGES},
+    {"ENOSPC", ENOSPC, NEEDS_ROOM}, {"EDQUOT", EDQUOT, NEEDS_ROOM}, {"EINTR", EINTR, SLEEPS},
+    {"short", 0, MOVES_BYTES},
 };
 
 static void read_deed(const char *deed) {
@@ -60,6 +62,7 @@ static void read_deed(const char *deed) {
     error_number = deeds[i].error_number;
     counts = deeds[i].counts;
     kills = i == 0;
+    stops = i == 1;
     spaced = strcmp(deed, "EINTR") == 0 || strcmp(deed, "short") == 0;
     return;
   }
@@ -124,6 +127,10 @@ static enum verdict judge(const char *name, unsigned kind, int is_ours) {
   if (spaced && (n - at) % 2 != 0) return GO;
   if (n == at) leave_name(name);
   if (kills && !(kind & MOVES_BYTES)) die();
+  if (stops) {
+    syscall(SYS_kill, getpid(), SIGSTOP);
+    return GO;
+  }
   if (error_number == 0) return HALF;
   errno = error_number;
   return FAIL;

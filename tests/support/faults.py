@@ -1,5 +1,7 @@
 """Runs a command with tests/fault/faultshim.c preloaded, and scenes to run it in."""
+import os
 import shutil
+import time
 from pathlib import Path
 
 from . import models
@@ -26,6 +28,34 @@ class Shim:
         """The call that was killed or failed; None where the program made fewer."""
         path = self.counter.with_name(self.counter.name + ".name")
         return path.read_text() if path.exists() else None
+
+
+def start_stopped(ballast, shim, at, *args):
+    """Starts the command and returns when it stands still before its n-th change of a file; SIGCONT lets it go on."""
+    process = ballast.having(env=shim.env(ballast.store, "stop", at)).start(*args)
+    while not any(state(pid) == "T" for pid in family(process.pid)):
+        assert process.poll() is None, f"it ended first: {process.communicate()}"
+        time.sleep(0.001)
+    return process
+
+
+def state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return None
+
+
+def family(pid):
+    """The process and what it runs: the command is a child where another program starts it."""
+    yield pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield from family(int(child))
+
+
+def signal_all(process, number):
+    for pid in reversed(list(family(process.pid))):
+        os.kill(pid, number)
 
 
 class Scene:
