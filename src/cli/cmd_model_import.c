@@ -159,7 +159,13 @@ static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapse
                      : n_mended > 0                    ? "mended"
                                                        : "already there:";
   bl_out_done(cli, "%s %s (model %s, revision %s)", verb, result->checkpoint_id, model, revision);
-  bl_out_done_amount(cli, result->n_files, result->n_bytes, elapsed_us);
+  /* Where --quick read nothing, a rate would say nothing. */
+  BlSizeText time;
+  if (result->outcome == BL_IMPORT_ALREADY_THERE && opt.quick)
+    bl_out_done(cli, "%s, %s in %s", bl_files_format(files, result->n_files),
+                bl_size_format(size, result->n_bytes), bl_duration_format(time, elapsed_us));
+  else
+    bl_out_done_amount(cli, result->n_files, result->n_bytes, elapsed_us);
   if (result->outcome == BL_IMPORT_DONE && result->n_files_written < result->n_files)
     bl_out_done(cli, "written now: %s, %s; the rest was there and right",
                 bl_files_format(files, result->n_files_written),

@@ -178,7 +178,8 @@ static void print_checkpoint(const Checkpoint *checkpoint) {
   print_name("model", manifest->model_id);
   print_name("revision", manifest->revision);
   bl_out_field("status", bl_checkpoint_status_name(checkpoint->status));
-  print_name("error", manifest->error);
+  /* Where someone works on it, the manifest's word for what was interrupted is not the news. */
+  if (checkpoint->status == BL_CHECKPOINT_FAILED) print_name("error", manifest->error);
   print_name("claimed", checkpoint->owner);
   if (checkpoint->refs != NULL && checkpoint->refs[0] != NULL) {
     g_autofree char *refs = g_strjoinv(", ", checkpoint->refs);

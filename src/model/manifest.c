@@ -255,13 +255,13 @@ static gboolean check_unclaimed(BlStore *store, const char *id, GError **error) 
   g_autofree char *owner = NULL;
   if (!bl_claim_peek(store, bl_key_prefix(prefix, id), &state, &owner, NULL, error)) return FALSE;
   if (state == BL_CLAIM_LIVE)
-    return bl_error_set(
-        error, BL_ERROR_BUSY,
-        "checkpoint \"%s\" is not ready: %s is under way (try again when it is done)", id, owner);
+    return bl_error_set(error, BL_ERROR_BUSY,
+                        "checkpoint \"%s\" is not ready yet: %s (try again when it is done)", id,
+                        owner);
   if (state == BL_CLAIM_UNKNOWN)
     return bl_error_set(error, BL_ERROR_BUSY,
-                        "checkpoint \"%s\" is not ready: %s may be under way; whether it lives "
-                        "cannot be told from here "
+                        "checkpoint \"%s\" may not be ready yet: %s; whether it lives cannot "
+                        "be told from here "
                         "(import it again: that takes a dead owner's place)",
                         id, owner);
   return TRUE;
