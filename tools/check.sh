@@ -30,7 +30,7 @@ stage_format() {
 }
 
 stage_tidy() {
-  sh tools/tidy.sh build "$JOBS"
+  /usr/bin/python3 tools/tidy.py build "$JOBS"
 }
 
 stage_man() {
