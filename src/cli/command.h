@@ -54,5 +54,7 @@ const BlCommand *bl_command_find(const char *group, const char *name);
 /* Sets INVALID: the word is no command of the group (NULL: of ballast), with the nearest one. */
 void bl_command_set_unknown(GError **error, const char *group, const char *word);
 
+/* How its help is asked for; NULL: ballast's own. Caller frees. */
+char *bl_command_help(const BlCommand *command);
 /* Sets INVALID: no such option, with the nearest one. command may be NULL. */
 void bl_command_set_unknown_option(GError **error, const BlCommand *command, const char *option);

@@ -124,6 +124,12 @@ static void nearest_offer_options(Nearest *nearest, const GOptionEntry *entries)
     if (entries->long_name[0] != '\0') nearest_offer(nearest, NULL, entries->long_name);
 }
 
+char *bl_command_help(const BlCommand *command) {
+  if (command == NULL) return g_strdup("ballast help");
+  return g_strjoin(" ", "ballast help", command->group != NULL ? command->group : command->name,
+                   command->group != NULL ? command->name : NULL, NULL);
+}
+
 void bl_command_set_unknown_option(GError **error, const BlCommand *command, const char *option) {
   g_autofree char *word = g_strndup(option, strcspn(option, "="));
   Nearest nearest = {.word = word + strspn(word, "-")};
@@ -131,13 +137,10 @@ void bl_command_set_unknown_option(GError **error, const BlCommand *command, con
   if (command != NULL) nearest_offer_options(&nearest, command->options);
 
   g_autofree char *shown = bl_path_display(word);
-  g_autoptr(GString) help = g_string_new("ballast help");
-  if (command != NULL && command->group != NULL)
-    g_string_append_printf(help, " %s", command->group);
-  if (command != NULL) g_string_append_printf(help, " %s", command->name);
+  g_autofree char *help = bl_command_help(command);
   if (nearest.name == NULL)
-    bl_error_set(error, BL_ERROR_INVALID, "unknown option %s (see \"%s\")", shown, help->str);
+    bl_error_set(error, BL_ERROR_INVALID, "unknown option %s (see \"%s\")", shown, help);
   else
     bl_error_set(error, BL_ERROR_INVALID, "unknown option %s; did you mean --%s? (see \"%s\")",
-                 shown, nearest.name, help->str);
+                 shown, nearest.name, help);
 }

@@ -132,8 +132,7 @@ void bl_config_load_without_files(BlCli *cli, BlConfig *config) {
     take_store(config, g_strdup(variable), BL_CONFIG_FROM_ENVIRONMENT);
 }
 
-gboolean bl_config_load(BlCli *cli, BlConfig *config, GError **error) {
-  bl_config_load_without_files(cli, config);
+static gboolean load_files(BlCli *cli, BlConfig *config, GError **error) {
   char *url = NULL;
   if (!load_file(cli, config->user_file, &config->has_user_file, &url, error)) return FALSE;
   take_store(config, url, BL_CONFIG_FROM_USER_FILE);
@@ -142,6 +141,11 @@ gboolean bl_config_load(BlCli *cli, BlConfig *config, GError **error) {
   take_store(config, url, BL_CONFIG_FROM_SYSTEM_FILE);
   take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
   return TRUE;
+}
+
+gboolean bl_config_load(BlCli *cli, BlConfig *config, GError **error) {
+  bl_config_load_without_files(cli, config);
+  return load_files(cli, config, error);
 }
 
 const char *bl_config_origin(const BlConfig *config) {
@@ -220,8 +224,9 @@ static BlStore *open_store(const char *url, gboolean create, GError **error) {
 
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   g_auto(BlConfig) config = {NULL};
-  if (!bl_config_load(cli, &config, error)) return NULL;
-  g_assert(config.store_url != NULL);
+  bl_config_load_without_files(cli, &config);
+  /* A file that is broken does no harm to those who say which store they mean. */
+  if (config.store_url == NULL && !load_files(cli, &config, error)) return NULL;
   BlStore *store = open_store(config.store_url, create, error);
   if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
     g_autofree char *origin = bl_path_display(bl_config_origin(&config));

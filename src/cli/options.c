@@ -111,6 +111,13 @@ static void take_globals(BlCli *cli) {
   cli->store_option = g_steal_pointer(&global.store);
 }
 
+/* What GLib says begins with a capital letter, and does not say where help is. */
+static void set_wrong(GError **error, const BlCommand *command, const GError *wrong) {
+  g_autofree char *help = bl_command_help(command);
+  bl_error_set(error, BL_ERROR_INVALID, "%c%s (see \"%s\")", g_ascii_tolower(wrong->message[0]),
+               wrong->message + 1, help);
+}
+
 gboolean bl_options_parse(BlCli *cli, const BlCommand *command, char **words, char ***args,
                           GError **error) {
   g_auto(GStrv) rest = NULL;
@@ -136,8 +143,7 @@ gboolean bl_options_parse(BlCli *cli, const BlCommand *command, char **words, ch
     if (g_error_matches(wrong, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) && unknown != NULL)
       bl_command_set_unknown_option(error, command, unknown);
     else
-      bl_error_set(error, BL_ERROR_INVALID, "%c%s", g_ascii_tolower(wrong->message[0]),
-                   wrong->message + 1);
+      set_wrong(error, command, wrong);
     return FALSE;
   }
   take_globals(cli);

@@ -100,6 +100,7 @@ def test_broken_file_is_named(bare, text, fault):
     for args in (["config", "show"], ["model", "list"]):
         line = bare.fails(2, *args)
         assert str(file) in line and fault in line, line
+    assert bare("--store", "./other", "model", "list").rc == 0
     bare("config", "init", "--force", "--store", "/mended")
     assert shown(bare)["store"]["value"] == "/mended"
 
