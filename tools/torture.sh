@@ -29,7 +29,7 @@ stage_tsan() {
   TSAN_OPTIONS="exitcode=99:halt_on_error=0" meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
     --timeout-multiplier 10 --print-errorlogs --wrapper "env LD_PRELOAD=$shim" || return 1
   deps_as_root env TSAN_OPTIONS=exitcode=99 BALLAST_PRELOAD="$shim" \
-    sh tools/pytest.sh -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast -m "not heavy" \
+    sh tools/pytest.sh -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast -m "not heavy and not plain" \
     tests/e2e tests/fault/test_race.py
 }
 

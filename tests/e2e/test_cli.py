@@ -99,9 +99,8 @@ def test_version(ballast):
     assert ballast("--version", json=True).json["version"] == ballast("--version").text.split()[1]
 
 
-def test_version_starts_fast(ballast, is_sanitized):
-    if is_sanitized:
-        pytest.skip("a sanitizer's start takes longer")
+@pytest.mark.plain
+def test_version_starts_fast(ballast):
     times = []
     for _ in range(20):
         start = time.monotonic()
