@@ -217,7 +217,8 @@ void bl_progress_start(BlProgress *progress, const char *name) {
   if (progress->is_quiet) return;
   progress->is_stopping = FALSE;
   progress->started_us = progress->drawn_us = progress->line_us = g_get_monotonic_time();
-  progress->thread = g_thread_new("progress", draw, progress);
+  /* Where the system gives no more threads, the work goes on without it. */
+  progress->thread = g_thread_try_new("progress", draw, progress, NULL);
 }
 
 void bl_progress_stop(BlProgress *progress) {

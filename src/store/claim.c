@@ -18,6 +18,7 @@
 #include "store/claim.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "store/owner.h"
@@ -111,6 +112,14 @@ static gpointer beat_thread(gpointer data) {
   return NULL;
 }
 
+static gboolean start_beating(BlClaim *claim, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  if (!beat(claim, error)) return FALSE;
+  claim->thread = g_thread_try_new("claim-beat", beat_thread, claim, &fault);
+  return claim->thread != NULL ||
+         bl_error_set(error, BL_ERROR_IO, "cannot start the claim's thread: %s", fault->message);
+}
+
 static void claim_free(BlClaim *claim) {
   if (claim->hold != NULL) bl_store_hold_free(claim->hold);
   bl_owner_free(claim->owner);
@@ -142,26 +151,27 @@ static BlClaim *try_put(BlStore *store, const char *prefix, const char *operatio
       ok = bl_error_set(error, BL_ERROR_EXISTS, "another's claim is at %s", claim->key);
   }
   claim->renewed_at = g_get_monotonic_time();
-  if (ok && !beat(claim, error)) {
+  if (ok && !start_beating(claim, error)) {
+    (void)bl_store_remove(store, claim->beat_key, NULL);
     (void)bl_store_remove(store, claim->key, NULL);
     ok = FALSE;
   }
-  if (!ok) {
-    claim_free(claim);
-    return NULL;
-  }
-  claim->thread = g_thread_new("claim-beat", beat_thread, claim);
-  return claim;
+  if (ok) return claim;
+  claim_free(claim);
+  return NULL;
 }
 
 /* What is known of the owner without watching its heartbeat. A lock is as good as its owner's life
- * where locks work, but across boots only a held one says something. */
+ * where locks work, but across boots only a held one says something; and one that is free though
+ * its owner's process lives may have been lost (a file server does that). */
 static BlClaimState judge(BlStore *store, const char *key, const BlOwner *owner) {
   BlOwnerState state = bl_owner_judge(owner);
   BlHoldState hold = BL_HOLD_UNKNOWN;
   if (bl_store_can(store, BL_STORE_CAN_HOLD) && !bl_store_is_held(store, key, &hold, NULL))
     return BL_CLAIM_UNKNOWN;
   if (hold == BL_HOLD_HELD) return BL_CLAIM_LIVE;
+  if (hold == BL_HOLD_FREE && state == BL_OWNER_ALIVE && owner->pid != (guint64)getpid())
+    return BL_CLAIM_UNKNOWN;
   if (hold == BL_HOLD_FREE && state != BL_OWNER_ELSEWHERE) return BL_CLAIM_DEAD;
   if (state == BL_OWNER_ALIVE) return BL_CLAIM_LIVE;
   return state == BL_OWNER_DEAD ? BL_CLAIM_DEAD : BL_CLAIM_UNKNOWN;

@@ -262,8 +262,7 @@ static gboolean create_format(BlDirStore *store, GError **error) {
   static const char text[] =
       "{\"features\":{\"compatible\":[],\"incompatible\":[],\"read_only_compatible\":[]},"
       "\"format\":\"" FORMAT_NAME "\",\"shared\":\"umask\",\"version\":1}\n";
-  return is_vacant(store, error) &&
-         bl_file_replace(store->root_fd, BL_DIR_FILE, text, sizeof text - 1, 0444, error);
+  return bl_file_replace(store->root_fd, BL_DIR_FILE, text, sizeof text - 1, 0444, error);
 }
 
 gboolean bl_dir_is_store(int folder_fd) {
@@ -271,6 +270,18 @@ gboolean bl_dir_is_store(int folder_fd) {
   gsize size;
   return bl_file_load(folder_fd, BL_DIR_FILE, 64 * 1024, &data, &size, NULL) &&
          g_strstr_len(data, (gssize)size, "\"" FORMAT_NAME "\"") != NULL;
+}
+
+static gboolean load_format(BlDirStore *store, gboolean *is_there, GError **error) {
+  g_autofree char *data = NULL;
+  gsize size;
+  g_autoptr(GError) fault = NULL;
+  *is_there = bl_file_load(store->root_fd, BL_DIR_FILE, 64 * 1024, &data, &size, &fault);
+  if (*is_there) return read_format(store, data, size, error);
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_INVALID)) fault->code = BL_ERROR_CORRUPT;
+  g_propagate_prefixed_error(error, g_steal_pointer(&fault), "store %s: ", store->base.url);
+  return FALSE;
 }
 
 static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
@@ -292,19 +303,18 @@ static gboolean open_root(BlDirStore *store, gboolean create, GError **error) {
     store->base.caps |= BL_STORE_IS_READ_ONLY;
   }
 
-  g_autofree char *data = NULL;
-  gsize size;
+  gboolean is_there;
   g_autoptr(GError) fault = NULL;
-  if (bl_file_load(store->root_fd, BL_DIR_FILE, 64 * 1024, &data, &size, &fault))
-    return read_format(store, data, size, error);
-  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
-    if (g_error_matches(fault, BL_ERROR, BL_ERROR_INVALID)) fault->code = BL_ERROR_CORRUPT;
-    g_propagate_prefixed_error(error, g_steal_pointer(&fault), "store %s: ", store->base.url);
-    return FALSE;
+  if (!load_format(store, &is_there, error)) return FALSE;
+  if (is_there) return TRUE;
+  if (!is_vacant(store, &fault)) {
+    /* Another may have made the store between the two looks. */
+    if (!load_format(store, &is_there, error)) return FALSE;
+    if (!is_there) g_propagate_error(error, g_steal_pointer(&fault));
+    return is_there;
   }
   if (create) return create_format(store, error);
   /* An empty folder may become a store; until then it has no objects. */
-  if (!is_vacant(store, error)) return FALSE;
   bl_fd_clear(&store->root_fd);
   store->base.caps |= BL_STORE_IS_READ_ONLY;
   return TRUE;

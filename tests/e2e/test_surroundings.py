@@ -1,6 +1,7 @@
 """What surrounds a run: descriptors, limits, and stores that someone put something into."""
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 
@@ -127,3 +128,31 @@ def test_memory_does_not_grow_with_the_number_of_chunks(ballast, tmp_path):
     assert peak_mib("model", "verify", "m") < 14
     assert peak_mib("model", "delete", "m") < 14
     assert ballast.status("m") is None
+
+
+@pytest.mark.plain
+def test_limit_of_threads(nobody, make_model, tmp_path):
+    """One process is what the user may have: no more threads, no claim, no trace."""
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents:
+        if folder.stat().st_uid == os.getuid() and folder.is_relative_to(tmp_path.parents[2]):
+            folder.chmod(0o755)
+    source = nobody.home / "m"
+    shutil.copytree(make_model(), source)
+    nobody.store.mkdir()
+    os.chown(nobody.store, 65534, 65534)
+    few = nobody.having(prefix=["prlimit", "--nproc=1", "--", *nobody.prefix])
+    assert "thread" in few.fails(1, "model", "import", source, "--checkpoint-id", "m")
+    assert nobody.status("m") is None
+    nobody.do_import(source, "m")
+
+
+def test_many_make_one_store(ballast, make_model):
+    """Between looking for the format file and looking whether the folder is empty, another makes the store."""
+    sources = [make_model(f"m{i}", n_shards=1, seed=i) for i in range(8)]
+    for round in range(15):
+        fresh = ballast.having(store=ballast.cwd / f"store-{round}")
+        running = [fresh.start("model", "import", source, "--checkpoint-id", source.name) for source in sources]
+        for process in running:
+            _, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
