@@ -28,19 +28,30 @@ static void leave_direct(BlBulkFile *file) {
   (void)fcntl(file->fd, F_SETFL, 0);
 }
 
-/* All or nothing. Once something cannot be written so (the file's end, a file system that refuses),
- * the rest goes through the page cache. */
-static gboolean write_direct(BlBulkFile *file, const void *data, gsize size) {
-  if (!file->is_direct) return FALSE;
+/* *is_written tells whether the bytes went the direct way. What cannot (the file's end, a file
+ * system that refuses) goes through the page cache, and so does the rest. A failed write is not
+ * tried again. */
+static gboolean write_direct(BlBulkFile *file, const void *data, gsize size, gboolean *is_written,
+                             GError **error) {
+  *is_written = FALSE;
+  if (!file->is_direct) return TRUE;
   gboolean is_aligned = ((guintptr)data | file->offset | size) % DIRECT_ALIGNMENT == 0;
-  gssize n = is_aligned ? pwrite(file->fd, data, size, (off64_t)file->offset) : -1;
-  if (n == (gssize)size) return TRUE;
+  gssize n = 0;
+  if (is_aligned) do
+      n = pwrite(file->fd, data, size, (off64_t)file->offset);
+    while (n < 0 && errno == EINTR);
+  *is_written = is_aligned && n == (gssize)size;
+  if (*is_written) return TRUE;
+  if (n < 0 && errno != EINVAL && errno != EOPNOTSUPP)
+    return bl_error_set_errno(error, errno, "cannot write at byte %" G_GUINT64_FORMAT,
+                              file->offset);
   leave_direct(file);
-  return FALSE;
+  return TRUE;
 }
 
 gboolean bl_bulk_file_write(BlBulkFile *file, const void *data, gsize size, GError **error) {
-  gboolean is_direct = write_direct(file, data, size);
+  gboolean is_direct;
+  if (!write_direct(file, data, size, &is_direct, error)) return FALSE;
   if (!is_direct && !bl_pwrite_all(file->fd, data, size, file->offset, error)) return FALSE;
   file->offset += size;
   if (is_direct || file->offset - file->flushed < FLUSH_SIZE) return TRUE;

@@ -12,9 +12,11 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "model/chunk.h"
+#include "model/key.h"
 #include "model/reader.h"
 #include "model/transfer.h"
 #include "model/verify_deep.h"
+#include "store/claim.h"
 
 /* Findings kept: enough to see the pattern, and memory stays bounded where all is lost. */
 #define N_FINDINGS_MAX 10000
@@ -347,6 +349,21 @@ static gboolean check_deep(Check *check, const BlVerifyOptions *options, GError 
   return TRUE;
 }
 
+/* Under the claim, and only while the manifest is the one that was checked: beside an import or a
+ * delete there is nothing to write. */
+static gboolean save_digests(Check *check, GError **error) {
+  const BlManifest *manifest = check->manifest;
+  BlKeyBuffer prefix;
+  BlClaim *claim = bl_claim_acquire(check->store, bl_key_prefix(prefix, manifest->checkpoint_id),
+                                    "verify", 0, check->job, error);
+  if (claim == NULL) return FALSE;
+  g_autoptr(BlManifest) now =
+      bl_manifest_load(check->store, manifest->checkpoint_id, BL_MANIFEST_HEADER_ONLY, NULL);
+  gboolean is_same = now != NULL && memcmp(now->sha256, manifest->sha256, BL_SHA256_SIZE) == 0;
+  gboolean is_saved = is_same && bl_digests_save(check->store, manifest, check->computed, error);
+  return bl_claim_release(claim, is_saved ? error : NULL) && is_saved;
+}
+
 /* Adds the stored digests to the computed ones and writes them, where the whole checkpoint is right
  * and some were absent. A store that cannot be written is no fault of the data. */
 static void write_digests(Check *check, guint64 n_checked) {
@@ -365,8 +382,9 @@ static void write_digests(Check *check, guint64 n_checked) {
   }
   if (!any_absent) return;
   g_autoptr(GError) error = NULL;
-  check->result->digests_written = bl_digests_save(check->store, manifest, check->computed, &error);
-  if (error != NULL && bl_error_code(error) != BL_ERROR_DENIED)
+  check->result->digests_written = save_digests(check, &error);
+  if (error != NULL && bl_error_code(error) != BL_ERROR_DENIED &&
+      bl_error_code(error) != BL_ERROR_BUSY)
     bl_job_note(check->job, BL_NOTE_WARNING, "the block digests could not be written: %s",
                 error->message);
 }
