@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "model/pull_lock.h"
+#include "store/dir.h"
 
 #define RECORD "pull.json"
 /* Far more than a record with any sensible globs has. */
@@ -37,7 +38,36 @@ static BlTarget *target_new(const char *path) {
   return target;
 }
 
+/* A pull into a store could put its files in the place of objects. Looks at the folder, or what
+ * there is of the way to it, and all above. */
+static gboolean check_outside_stores(const char *path, GError **error) {
+  g_autofree char *there = g_strdup(path);
+  bl_autofd fd = -1;
+  while ((fd = bl_openat(AT_FDCWD, there, O_PATH | O_DIRECTORY | O_CLOEXEC, 0)) < 0 &&
+         errno == ENOENT) {
+    char *above = g_path_get_dirname(there);
+    g_free(there);
+    there = above;
+  }
+  struct stat now, above;
+  while (fd >= 0 && fstat(fd, &now) == 0) {
+    if (bl_dir_is_store(fd)) {
+      g_autofree char *shown = bl_path_display(path);
+      return bl_error_set(error, BL_ERROR_INVALID,
+                          "\"%s\" lies in a store of ballast (choose another --output)", shown);
+    }
+    int up = bl_openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    gboolean is_root = up < 0 || fstat(up, &above) != 0 ||
+                       (above.st_ino == now.st_ino && above.st_dev == now.st_dev);
+    bl_fd_clear(&fd);
+    fd = up;
+    if (is_root) break;
+  }
+  return TRUE;
+}
+
 BlTarget *bl_target_open(const char *path, GError **error) {
+  if (!check_outside_stores(path, error)) return NULL;
   g_autoptr(BlTarget) target = target_new(path);
   struct stat status;
   target->fd = bl_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);

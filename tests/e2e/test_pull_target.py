@@ -70,3 +70,14 @@ def test_links_that_the_file_system_lacks(ballast, m, loopfs):
     for link in ("reflink", "hardlink", "symlink"):
         assert "--link=copy" in ballast.fails(1, "model", "pull", "m", "--output", out / link, f"--link={link}")
         assert not (out / link / ".ballast").exists()
+
+
+def test_not_into_a_store(ballast, m, tmp_path, store_walk):
+    """Files pulled into a store could take the place of another checkpoint's objects."""
+    root = ballast.store
+    link = tmp_path / "link"
+    link.symlink_to(root / "weight")
+    for out in (root, root / "weight/models/other", link / "models/m"):
+        assert "lies in a store" in ballast.fails(2, "model", "pull", "m", "--output", out, "--force")
+        assert "lies in a store" in ballast.fails(2, "model", "materialize-file", "m", "config.json", out / "manifest")
+    store_walk().assert_clean()
