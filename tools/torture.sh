@@ -16,8 +16,8 @@ stage_fault() {
 }
 
 stage_valgrind() {
-  deps_ninja build -j "$JOBS" && G_SLICE=always-malloc meson test -C build --no-rebuild --num-processes "$JOBS" \
-    --timeout-multiplier 30 --print-errorlogs --logbase valgrind \
+  deps_ninja build -j "$JOBS" && G_SLICE=always-malloc meson test -C build --no-rebuild --suite unit \
+    --num-processes "$JOBS" --timeout-multiplier 30 --print-errorlogs --logbase valgrind \
     --wrapper "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
 }
 
@@ -26,26 +26,15 @@ stage_tsan() {
   DEPS_SETUP="-Db_sanitize=thread -Db_lundef=false -Doptimization=1"
   deps_ninja build-tsan -j "$JOBS" || return 1
   shim=$(pwd)/build-tsan/tests/fault/tsanshim.so
-  TSAN_OPTIONS="exitcode=99:halt_on_error=0" meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
+  TSAN_OPTIONS=exitcode=99 G_SLICE=always-malloc meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
     --timeout-multiplier 10 --print-errorlogs --wrapper "env LD_PRELOAD=$shim" || return 1
-  deps_as_root env TSAN_OPTIONS=exitcode=99 BALLAST_PRELOAD="$shim" \
+  deps_as_root env TSAN_OPTIONS=exitcode=99 G_SLICE=always-malloc BALLAST_PRELOAD="$shim" \
     sh tools/pytest.sh -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast -m "not heavy and not plain" \
     tests/e2e tests/fault/test_race.py
 }
 
-# Each target starts from its corpus; what it finds is left in build-fuzz/ under the name libFuzzer gives it.
 stage_fuzz() {
-  # shellcheck disable=SC2097,SC2098 # for meson
-  [ -e build-fuzz/build.ninja ] || CC=clang-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined \
-    -Db_lundef=false -Doptimization=1 || return 1
-  ninja -C build-fuzz -j "$JOBS" || return 1
-  for target in build-fuzz/tests/fuzz/fuzz_*; do
-    if [ ! -f "$target" ] || [ ! -x "$target" ]; then continue; fi
-    name=${target##*/fuzz_}
-    mkdir -p "build-fuzz/corpus/$name"
-    "$target" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=1024 -workers=0 \
-      -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name" || return 1
-  done
+  sh tools/fuzz.sh "$FUZZ_SECONDS"
 }
 
 # The demo where nothing is installed: a Debian of its own, with this machine's package sources.

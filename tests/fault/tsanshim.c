@@ -37,3 +37,18 @@ gboolean g_cond_wait_until(GCond *cond, GMutex *mutex, gint64 end_time) {
   __tsan_acquire(mutex);
   return in_time;
 }
+
+/* Whoever drops the last reference comes after all who dropped theirs. */
+void g_bytes_unref(GBytes *bytes) {
+  if (bytes != NULL) {
+    __tsan_release(bytes);
+    __tsan_acquire(bytes);
+  }
+  NEXT(g_bytes_unref)(bytes);
+}
+
+void g_atomic_rc_box_release_full(gpointer block, GDestroyNotify clear) {
+  __tsan_release(block);
+  __tsan_acquire(block);
+  NEXT(g_atomic_rc_box_release_full)(block, clear);
+}

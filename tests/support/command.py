@@ -51,7 +51,7 @@ class Ballast:
             "XDG_DATA_HOME": str(self.home / "data"),
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
-            **{k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")},
+            **{k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS") or k == "G_SLICE"},
             **(env or {}),
         }
         # A library that every run loads, beside what a test preloads.

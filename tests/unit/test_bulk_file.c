@@ -40,7 +40,7 @@ static void test_shape(gconstpointer data) {
   bl_autofd fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   g_assert_cmpint(fd, >=, 0);
   g_unlink(path);
-  guint8 *block = g_aligned_alloc(1, 2 * MIB, 4096);
+  guint8 *block = g_aligned_alloc0(1, 2 * MIB, 4096);
   guint8 *memory = block + shape->misalignment;
   BlBulkFile file;
   bl_bulk_file_init(&file, fd, shape->promised, shape->use);

@@ -231,7 +231,7 @@ static gpointer stop_later(gpointer data) {
   Stopper *stopper = data;
   while (__atomic_load_n(&stopper->job->done_bytes, __ATOMIC_RELAXED) < stopper->after_bytes)
     g_usleep(50);
-  stopper->job->cancelled = TRUE;
+  __atomic_store_n(&stopper->job->cancelled, TRUE, __ATOMIC_RELAXED);
   return NULL;
 }
 
@@ -246,7 +246,7 @@ static void interrupt(Fixture *f, gconstpointer kind) {
   GThread *thread = g_thread_new("stop", stop_later, &stopper);
   g_autoptr(GError) error = NULL;
   g_autoptr(BlImportResult) result = import(f, kind, &job, &error);
-  job.done_bytes = G_MAXUINT32;
+  __atomic_store_n(&job.done_bytes, G_MAXUINT32, __ATOMIC_RELAXED);
   g_thread_join(thread);
   bl_fault_store_set_rule(f->store, &(BlFaultRule){0});
   bl_job_clear(&job);

@@ -36,7 +36,7 @@ static gboolean work(guint64 i, guint worker, gpointer user, GError **error) {
   }
   g_atomic_int_inc(&f->n_started);
   g_atomic_int_inc(&f->times[i]);
-  if (i == f->cancel_at) f->job.cancelled = 1;
+  if (i == f->cancel_at) __atomic_store_n(&f->job.cancelled, 1, __ATOMIC_RELAXED);
   g_usleep(20);
   gboolean done = i != f->fail_at;
   if (!done) bl_error_set(error, BL_ERROR_IO, "item %" G_GUINT64_FORMAT, i);
