@@ -122,7 +122,7 @@ static gboolean load(Checkpoint *checkpoint, const char *id, BlJob *job, GError 
   if (!manifest->is_ready) return find_owner(checkpoint, error);
 
   checkpoint->status = BL_CHECKPOINT_READY;
-  checkpoint->info = bl_info_load(store, manifest, error);
+  checkpoint->info = bl_info_load_usable(store, manifest, job, error);
   if (checkpoint->info == NULL) return FALSE;
   checkpoint->refs = bl_ref_names(store, manifest->model_id, id, error);
   if (checkpoint->refs == NULL) return FALSE;

@@ -23,10 +23,11 @@ static const GOptionEntry options[] = {
 
 static const char *kind_name(BlFindingKind kind) {
   static const char *const names[] = {
-      [BL_FINDING_MISSING] = "missing", [BL_FINDING_SIZE] = "size",
-      [BL_FINDING_BLOCK] = "block",     [BL_FINDING_SHA256] = "sha256",
-      [BL_FINDING_DIGESTS] = "digests", [BL_FINDING_UNREADABLE] = "unreadable",
-      [BL_FINDING_FORMAT] = "format",   [BL_FINDING_WARNING] = "warning",
+      [BL_FINDING_MISSING] = "missing",       [BL_FINDING_SIZE] = "size",
+      [BL_FINDING_BLOCK] = "block",           [BL_FINDING_SHA256] = "sha256",
+      [BL_FINDING_DIGESTS] = "digests",       [BL_FINDING_INFO] = "info",
+      [BL_FINDING_UNREADABLE] = "unreadable", [BL_FINDING_FORMAT] = "format",
+      [BL_FINDING_WARNING] = "warning",
   };
   return names[kind];
 }

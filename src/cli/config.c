@@ -227,6 +227,7 @@ BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   bl_config_load_without_files(cli, &config);
   /* A file that is broken does no harm to those who say which store they mean. */
   if (config.store_url == NULL && !load_files(cli, &config, error)) return NULL;
+  g_assert(config.store_url != NULL);
   BlStore *store = open_store(config.store_url, create, error);
   if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
     g_autofree char *origin = bl_path_display(bl_config_origin(&config));

@@ -136,19 +136,10 @@ static gboolean prepare(Cat *cat, const char *path, guint64 first, guint64 last,
 
 gboolean bl_cat(BlStore *store, const char *checkpoint_id, const char *path, guint64 first,
                 guint64 last, int fd, BlJob *job, GError **error) {
-  GError *cause = NULL;
   g_autoptr(BlManifest) manifest = bl_manifest_load_ready(store, checkpoint_id, error);
   if (manifest == NULL) return FALSE;
-  g_autoptr(BlDigests) digests = bl_digests_load(store, manifest, &cause);
-  if (digests == NULL && bl_error_code(cause) == BL_ERROR_CORRUPT) {
-    bl_job_note(job, BL_NOTE_WARNING, "%s", cause->message);
-    g_clear_error(&cause);
-    digests = bl_digests_new(manifest);
-  }
-  if (cause != NULL) {
-    g_propagate_error(error, cause);
-    return FALSE;
-  }
+  g_autoptr(BlDigests) digests = bl_digests_load_usable(store, manifest, job, error);
+  if (digests == NULL) return FALSE;
   g_autoptr(BlReader) reader = bl_reader_new(store, manifest, digests);
   g_autofree guint8 *data = g_malloc(BL_BLOCK_SIZE);
   Cat cat = {.manifest = manifest,

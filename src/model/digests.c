@@ -237,6 +237,20 @@ BlDigests *bl_digests_load(BlStore *store, const BlManifest *manifest, GError **
   return NULL;
 }
 
+BlDigests *bl_digests_load_usable(BlStore *store, const BlManifest *manifest, BlJob *job,
+                                  GError **error) {
+  g_autoptr(GError) fault = NULL;
+  BlDigests *digests = bl_digests_load(store, manifest, &fault);
+  if (digests != NULL) return digests;
+  BlErrorCode code = bl_error_code(fault);
+  if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return NULL;
+  }
+  bl_job_note(job, BL_NOTE_WARNING, "%s", fault->message);
+  return bl_digests_new(manifest);
+}
+
 static void append_record(GString *out, const BlManifestFile *file, const guint32 *crcs) {
   bl_json_append_string(out, file->path);
   g_string_append(out, ":{\"crc\":\"");

@@ -1,6 +1,7 @@
 /* Block digests of a checkpoint: CRC32C of each 4 MiB block of each file, bound to the file's size
  * and SHA-256. Packed: four bytes a block. Object: `digests`, docs/formats/model-cache.md. */
 #pragma once
+#include "base/job.h"
 #include "model/manifest.h"
 
 typedef struct {
@@ -26,5 +27,9 @@ const guint32 *bl_digests_get(const BlDigests *digests, guint64 file);
  * absent. An object that is not there gives a table without entries; one that breaks its rules is
  * CORRUPT. */
 BlDigests *bl_digests_load(BlStore *store, const BlManifest *manifest, GError **error);
+/* As load, for readers that can do without: an object that is damaged, or a later version's, is
+ * noted to the job and counts as absent. */
+BlDigests *bl_digests_load_usable(BlStore *store, const BlManifest *manifest, BlJob *job,
+                                  GError **error);
 gboolean bl_digests_save(BlStore *store, const BlManifest *manifest, const BlDigests *digests,
                          GError **error);

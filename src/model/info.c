@@ -285,6 +285,20 @@ BlInfo *bl_info_load(BlStore *store, const BlManifest *manifest, GError **error)
   return NULL;
 }
 
+BlInfo *bl_info_load_usable(BlStore *store, const BlManifest *manifest, BlJob *job,
+                            GError **error) {
+  g_autoptr(GError) fault = NULL;
+  BlInfo *info = bl_info_load(store, manifest, &fault);
+  if (info != NULL) return info;
+  BlErrorCode code = bl_error_code(fault);
+  if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return NULL;
+  }
+  bl_job_note(job, BL_NOTE_WARNING, "%s", fault->message);
+  return info_without_object(manifest);
+}
+
 static void append_record(GString *out, const BlInfo *info, guint64 i, const char *path) {
   bl_json_append_string(out, path);
   g_string_append(out, ":{");

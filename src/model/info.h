@@ -1,6 +1,7 @@
 /* What ballast knows of a checkpoint beside the manifest: commit, refs, source, executable bits.
  * Object: `info`, docs/formats/model-cache.md. */
 #pragma once
+#include "base/job.h"
 #include "model/manifest.h"
 
 typedef struct {
@@ -26,6 +27,9 @@ char *bl_info_content_commit(const BlManifest *manifest);
  * imported the id again), gives one with the content commit and nothing else. CORRUPT where it
  * breaks its rules. */
 BlInfo *bl_info_load(BlStore *store, const BlManifest *manifest, GError **error);
+/* As load, for readers that can do without: an object that is damaged, or a later version's, is
+ * noted to the job and counts as absent. */
+BlInfo *bl_info_load_usable(BlStore *store, const BlManifest *manifest, BlJob *job, GError **error);
 /* commit must be set. */
 gboolean bl_info_save(BlStore *store, const BlManifest *manifest, const BlInfo *info,
                       GError **error);

@@ -30,26 +30,6 @@ static void pull_free(BlPull *pull) {
 }
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlPull, pull_free)
 
-/* Digests and info only help: where they are damaged, the files are right or wrong all the same. */
-static gboolean load_helpers(BlPull *pull, GError **error) {
-  GError *cause = NULL;
-  pull->digests = bl_digests_load(pull->store, pull->manifest, &cause);
-  if (pull->digests == NULL && bl_error_code(cause) == BL_ERROR_CORRUPT) {
-    bl_job_note(pull->job, BL_NOTE_WARNING, "%s", cause->message);
-    g_clear_error(&cause);
-    pull->digests = bl_digests_new(pull->manifest);
-  }
-  if (pull->digests != NULL) pull->info = bl_info_load(pull->store, pull->manifest, &cause);
-  if (cause != NULL && bl_error_code(cause) == BL_ERROR_CORRUPT) {
-    bl_job_note(pull->job, BL_NOTE_WARNING, "%s", cause->message);
-    g_clear_error(&cause);
-    pull->info = bl_info_new(pull->manifest);
-  }
-  if (cause == NULL) return TRUE;
-  g_propagate_error(error, cause);
-  return FALSE;
-}
-
 static BlPull *pull_new(BlStore *store, const char *checkpoint_id, const BlPullOptions *options,
                         BlJob *job, GError **error) {
   g_autoptr(BlPull) pull = g_new0(BlPull, 1);
@@ -59,7 +39,11 @@ static BlPull *pull_new(BlStore *store, const char *checkpoint_id, const BlPullO
   pull->job = job;
   pull->link = options->link;
   pull->manifest = bl_manifest_load_ready(store, checkpoint_id, error);
-  if (pull->manifest == NULL || !load_helpers(pull, error)) return NULL;
+  if (pull->manifest == NULL) return NULL;
+  pull->digests = bl_digests_load_usable(store, pull->manifest, job, error);
+  if (pull->digests == NULL) return NULL;
+  pull->info = bl_info_load_usable(store, pull->manifest, job, error);
+  if (pull->info == NULL) return NULL;
   pull->reader = bl_reader_new(store, pull->manifest, NULL);
   /* Publishing runs without the job and its number of threads. */
   guint n_workers = MAX(bl_job_n_threads(job), bl_job_n_threads(NULL));

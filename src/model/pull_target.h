@@ -13,7 +13,8 @@
 
 typedef struct BlTarget BlTarget;
 
-/* Opens the folder. NULL without an error where it is not there; INVALID where it lies in a store. */
+/* Opens the folder. NULL without an error where it is not there; INVALID where it lies in a store.
+ */
 BlTarget *bl_target_open(const char *path, GError **error);
 /* Opens it, made durably if need be. */
 BlTarget *bl_target_make(const char *path, GError **error);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "model/chunk.h"
+#include "model/info.h"
 #include "model/key.h"
 #include "model/reader.h"
 #include "model/transfer.h"
@@ -32,7 +33,8 @@ typedef struct {
   GMutex lock;          /* protects the rest */
   BlDigests *computed;
   BlVerifyResult *result;
-  guint8 *is_bad; /* per file */
+  guint8 *is_bad;         /* per file */
+  gboolean keeps_digests; /* there is an object that cannot be used: not ours to replace */
 } Check;
 
 /* One file under check. */
@@ -310,21 +312,38 @@ static int compare_sizes(gconstpointer a, gconstpointer b, gpointer user) {
   return x > y ? -1 : x < y;
 }
 
-/* The stored digests; an unreadable object is a finding, and the check goes on without them. */
+/* Takes what is wrong with an object of ours beside the manifest as a finding: damage is bad, a
+ * later version's is only said. FALSE where it ends the check. */
+static gboolean take_object_fault(Check *check, BlFindingKind kind, const char *what, GError *cause,
+                                  GError **error) {
+  if (ends_check(cause)) {
+    g_propagate_error(error, cause);
+    return FALSE;
+  }
+  gboolean is_later = bl_error_code(cause) == BL_ERROR_UNSUPPORTED;
+  BlFinding *finding = g_new0(BlFinding, 1);
+  finding->kind = is_later ? BL_FINDING_WARNING : kind;
+  finding->text = g_strdup_printf("%s cannot be used: %s (%s)", what, cause->message,
+                                  is_later ? "use a newer ballast" : "import the checkpoint again");
+  take_finding(check, G_MAXUINT64, finding);
+  g_error_free(cause);
+  return TRUE;
+}
+
+/* The stored digests; where they cannot be used the check goes on without them. */
 static BlDigests *load_digests(Check *check, GError **error) {
-  g_autoptr(GError) cause = NULL;
+  GError *cause = NULL;
   BlDigests *digests = bl_digests_load(check->store, check->manifest, &cause);
   if (digests != NULL) return digests;
-  if (ends_check(cause)) {
-    g_propagate_error(error, g_steal_pointer(&cause));
-    return NULL;
-  }
-  BlFinding *finding = g_new0(BlFinding, 1);
-  finding->kind = BL_FINDING_DIGESTS;
-  finding->text = g_strdup_printf(
-      "the block digests cannot be used: %s (import the checkpoint again)", cause->message);
-  take_finding(check, G_MAXUINT64, finding);
+  if (!take_object_fault(check, BL_FINDING_DIGESTS, "the block digests", cause, error)) return NULL;
+  check->keeps_digests = TRUE;
   return bl_digests_new(check->manifest);
+}
+
+static gboolean check_info(Check *check, GError **error) {
+  GError *cause = NULL;
+  g_autoptr(BlInfo) info = bl_info_load(check->store, check->manifest, &cause);
+  return info != NULL || take_object_fault(check, BL_FINDING_INFO, "the info object", cause, error);
 }
 
 static gboolean check_deep(Check *check, const BlVerifyOptions *options, GError **error) {
@@ -369,7 +388,7 @@ static gboolean save_digests(Check *check, GError **error) {
 static void write_digests(Check *check, guint64 n_checked) {
   const BlManifest *manifest = check->manifest;
   gboolean any_absent = FALSE;
-  if (check->result->is_bad || n_checked != manifest->n_files ||
+  if (check->keeps_digests || check->result->is_bad || n_checked != manifest->n_files ||
       bl_store_can(check->store, BL_STORE_IS_READ_ONLY))
     return;
   for (guint64 i = 0; i < manifest->n_files; i++) {
@@ -407,7 +426,7 @@ static gboolean run_check(Check *check, const BlVerifyOptions *options, GError *
   guint64 n, n_bytes;
   g_autofree guint32 *order = make_order(check->manifest, options, &n, &n_bytes);
   g_autoptr(BlDigests) stored = load_digests(check, error);
-  if (stored == NULL) return FALSE;
+  if (stored == NULL || !check_info(check, error)) return FALSE;
   g_autoptr(BlDigests) computed = bl_digests_new(check->manifest);
   g_autoptr(BlReader) reader = bl_reader_new(check->store, check->manifest, NULL);
   g_autoptr(BlTransferPool) pool = bl_transfer_pool_new(check->store, bl_job_n_threads(check->job));

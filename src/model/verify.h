@@ -9,6 +9,7 @@ typedef enum {
   BL_FINDING_BLOCK,      /* a block's CRC32C differs */
   BL_FINDING_SHA256,     /* the file's SHA-256 differs (without digests no block can be named) */
   BL_FINDING_DIGESTS,    /* the bytes match the manifest, the digests object does not */
+  BL_FINDING_INFO,       /* the info object breaks its rules */
   BL_FINDING_UNREADABLE, /* the store failed to read */
   BL_FINDING_FORMAT,     /* --deep: a header or the index breaks its rules */
   BL_FINDING_WARNING,    /* --deep: worth knowing, not wrong */

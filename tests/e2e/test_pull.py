@@ -289,3 +289,25 @@ def test_what_was_pulled_is_read_by_others(ballast, make_model, tmp_path):
     data = (tmp_path / "out/model.safetensors").read_bytes()
     names = [name for name, _ in safetensors.deserialize(data)]
     assert len(names) == 5
+
+
+@pytest.mark.parametrize("name, bad, damage", [
+    ("info", 0, (b'"schema_version":1', b'"schema_version":3')),
+    ("digests", 0, (b'"schema_version":1', b'"schema_version":3')),
+    ("info", 4, (b'"commit_from"', b'"commit_fron"')),
+    ("digests", 4, (b'"crc32c"', b'"crc32d"')),
+])
+def test_our_own_objects_only_help(ballast, model, tmp_path, name, bad, damage):
+    """A later version's info or digests, or damaged ones, are told, and the files come out right all the same."""
+    ballast.do_import(model, "m")
+    file = ballast.store / "weight/models/m" / name
+    data = file.read_bytes()
+    assert damage[0] in data
+    file.chmod(0o644)
+    file.write_bytes(data.replace(*damage))
+    verify = ballast.verify("m", json=True, rc=bad)
+    assert [f["kind"] for f in verify.json["findings"]] == ["warning" if bad == 0 else name]
+    pull = ballast("model", "pull", "m", "--output", tmp_path / "out")
+    assert f"{name} of checkpoint" in pull.err
+    assert models.contents(tmp_path / "out") == models.contents(model)
+    assert ballast("model", "cat", "m", "config.json").out == (model / "config.json").read_bytes()
