@@ -241,7 +241,7 @@ BlDigests *bl_digests_load_usable(BlStore *store, const BlManifest *manifest, Bl
                                   GError **error) {
   g_autoptr(GError) fault = NULL;
   BlDigests *digests = bl_digests_load(store, manifest, &fault);
-  if (digests != NULL) return digests;
+  if (digests != NULL || fault == NULL) return digests;
   BlErrorCode code = bl_error_code(fault);
   if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
     g_propagate_error(error, g_steal_pointer(&fault));

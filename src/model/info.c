@@ -289,7 +289,7 @@ BlInfo *bl_info_load_usable(BlStore *store, const BlManifest *manifest, BlJob *j
                             GError **error) {
   g_autoptr(GError) fault = NULL;
   BlInfo *info = bl_info_load(store, manifest, &fault);
-  if (info != NULL) return info;
+  if (info != NULL || fault == NULL) return info;
   BlErrorCode code = bl_error_code(fault);
   if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
     g_propagate_error(error, g_steal_pointer(&fault));
