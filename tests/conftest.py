@@ -35,7 +35,8 @@ def is_long():
 
 @pytest.fixture(scope="session")
 def is_sanitized(binary):
-    return b"__asan_init" in binary.read_bytes()
+    code = binary.read_bytes()
+    return b"__asan_init" in code or b"__tsan_init" in code
 
 
 @pytest.fixture(scope="session")

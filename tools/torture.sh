@@ -21,16 +21,18 @@ stage_valgrind() {
     --wrapper "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
 }
 
-# GLib is not built for the thread sanitizer: the preloaded library tells it what GLib's locks order.
+# GLib is not built for the thread sanitizer: the preloaded library tells it what GLib's locks order. The sanitizer delivers
+# signals late, so tests of their moment are left out.
 stage_tsan() {
   DEPS_SETUP="-Db_sanitize=thread -Db_lundef=false -Doptimization=1"
   deps_ninja build-tsan -j "$JOBS" || return 1
+  options="exitcode=99:suppressions=$(pwd)/tests/fault/tsan.supp"
   shim=$(pwd)/build-tsan/tests/fault/tsanshim.so
-  TSAN_OPTIONS=exitcode=99 G_SLICE=always-malloc meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
+  TSAN_OPTIONS="$options" G_SLICE=always-malloc meson test -C build-tsan --no-rebuild --num-processes "$JOBS" \
     --timeout-multiplier 10 --print-errorlogs --wrapper "env LD_PRELOAD=$shim" || return 1
-  deps_as_root env TSAN_OPTIONS=exitcode=99 G_SLICE=always-malloc BALLAST_PRELOAD="$shim" \
+  deps_as_root env TSAN_OPTIONS="$options" G_SLICE=always-malloc BALLAST_PRELOAD="$shim" \
     sh tools/pytest.sh -n "$JOBS" --dist worksteal --ballast build-tsan/src/ballast -m "not heavy and not plain" \
-    tests/e2e tests/fault/test_race.py
+    -k "not signal and not interrupted and not ctrl_c" tests/e2e tests/fault/test_race.py
 }
 
 stage_fuzz() {

@@ -52,3 +52,16 @@ void g_atomic_rc_box_release_full(gpointer block, GDestroyNotify clear) {
   __tsan_acquire(block);
   NEXT(g_atomic_rc_box_release_full)(block, clear);
 }
+
+void(g_once_init_leave)(volatile void *location, gsize result) {
+  __tsan_release((void *)(guintptr)location);
+  void (*real)(volatile void *, gsize) = dlsym(RTLD_NEXT, "g_once_init_leave");
+  real(location, result);
+}
+
+gboolean(g_once_init_enter)(volatile void *location) {
+  gboolean (*real)(volatile void *) = dlsym(RTLD_NEXT, "g_once_init_enter");
+  gboolean is_first = real(location);
+  if (!is_first) __tsan_acquire((void *)(guintptr)location);
+  return is_first;
+}
