@@ -10,7 +10,7 @@ if [ "${1-}" != --inside ]; then
   exec unshare --mount --propagation private --pid --fork --kill-child --mount-proc sh tools/pytest.sh --inside "$@"
 fi
 shift
-mkdir -p build/pytest
-mount -t tmpfs -o mode=755,size=8g tmpfs build/pytest
-exec env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 TMPDIR="$(pwd)/build/pytest" \
-  build/venv/bin/python -m pytest --basetemp build/pytest/tmp "$@"
+# Over /mnt, as seen from here alone: a path that other users may enter, wherever the sources lie.
+mount -t tmpfs -o mode=755,size=8g tmpfs /mnt
+exec env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 TMPDIR=/mnt \
+  build/venv/bin/python -m pytest --basetemp /mnt/tmp "$@"
