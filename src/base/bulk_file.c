@@ -14,12 +14,12 @@
 /* Bytes after which write-back is started. */
 #define FLUSH_SIZE (8u * 1024 * 1024)
 
-void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes, BlBulkUse use) {
+void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes) {
   *file = (BlBulkFile){.fd = fd};
   if (size_bytes <= DIRECT_SIZE || size_bytes > G_MAXINT64) return;
   /* Both are only help: a file system that can do neither is written as any other. */
   if (fallocate(fd, 0, 0, (off64_t)size_bytes) == 0) file->reserved = size_bytes;
-  file->is_direct = use == BL_BULK_READ_LATER && fcntl(fd, F_SETFL, O_DIRECT) == 0;
+  file->is_direct = fcntl(fd, F_SETFL, O_DIRECT) == 0;
 }
 
 static void leave_direct(BlBulkFile *file) {

@@ -1,16 +1,11 @@
 /* A file that is written once, in order, and then made durable: how bulk data reaches the disk.
  *
- * What nobody reads soon goes past the page cache (O_DIRECT) where it is big and the file system
- * can: that takes a fifth of the system's time per byte, which hashing can use, and leaves in
- * memory what is there. What is read next goes through the cache and stays in it, with write-back
- * started early so that the disk works while the next bytes are made. */
+ * A big one goes past the page cache (O_DIRECT) where the file system can: that takes a fifth of
+ * the system's time per byte, which hashing can use, and leaves in memory what is there. Any other
+ * goes through the cache, with write-back started early so that the disk works while the next bytes
+ * are made. */
 #pragma once
 #include <glib.h>
-
-typedef enum {
-  BL_BULK_READ_LATER, /* an import's objects */
-  BL_BULK_READ_SOON,  /* a pull's files, which an engine loads */
-} BlBulkUse;
 
 typedef struct {
   int fd; /* borrowed */
@@ -22,7 +17,7 @@ typedef struct {
 
 /* fd is empty and open for writing. size_bytes: what will be written, as far as is known, else 0;
  * room for it is reserved where that is cheap. */
-void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes, BlBulkUse use);
+void bl_bulk_file_init(BlBulkFile *file, int fd, guint64 size_bytes);
 /* The next bytes. Aligned memory (bl_store_buffer_new) and sizes keep the direct way open; others
  * end it. After an error the file can only be dropped. */
 gboolean bl_bulk_file_write(BlBulkFile *file, const void *data, gsize size, GError **error);

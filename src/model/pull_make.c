@@ -154,7 +154,7 @@ static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, G
       .size = pull->manifest->files[file].size,
       .hasher = hasher,
   };
-  bl_bulk_file_init(&output.file, fd, plan.size, BL_BULK_READ_SOON);
+  bl_bulk_file_init(&output.file, fd, plan.size);
   return bl_transfer_run(bl_transfer_pool_get(pull->pool, worker), &plan, pull->job, NULL, error) &&
          check_hash(pull, file, hasher, error) && bl_bulk_file_finish(&output.file, error);
 }

@@ -189,8 +189,7 @@ BlStoreWriter *bl_dir_writer_open(BlStore *base, const char *key, guint64 size_h
     bl_dir_set_error(error, EEXIST, bl_dir(base), "write", key);
     return NULL;
   }
-  bl_bulk_file_init(&writer->file, writer->draft.fd, size_hint == G_MAXUINT64 ? 0 : size_hint,
-                    BL_BULK_READ_LATER);
+  bl_bulk_file_init(&writer->file, writer->draft.fd, size_hint == G_MAXUINT64 ? 0 : size_hint);
   return &writer->base;
 }
 

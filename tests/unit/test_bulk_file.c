@@ -17,15 +17,12 @@ typedef struct {
   gsize misalignment; /* of the memory */
   guint64 size;       /* written */
   guint64 promised;   /* to init */
-  BlBulkUse use;
 } Shape;
 
 static const Shape shapes[] = {
     {"small", 1000, 0, 5000, 5000},
     {"direct", MIB, 0, 20 * MIB, 20 * MIB},
     {"direct-tail", MIB, 0, 20 * MIB + 12345, 20 * MIB + 12345},
-    {"cached", MIB, 0, 20 * MIB + 12345, 20 * MIB + 12345, BL_BULK_READ_SOON},
-    {"cached-shorter", MIB, 0, 17 * MIB + 5, 40 * MIB, BL_BULK_READ_SOON},
     {"odd-pieces", 1000003, 0, 20 * MIB + 7, 20 * MIB + 7},
     {"odd-memory", MIB, 8, 20 * MIB, 20 * MIB},
     {"shorter-than-promised", MIB, 0, 17 * MIB + 5, 40 * MIB},
@@ -43,7 +40,7 @@ static void test_shape(gconstpointer data) {
   guint8 *block = g_aligned_alloc0(1, 2 * MIB, 4096);
   guint8 *memory = block + shape->misalignment;
   BlBulkFile file;
-  bl_bulk_file_init(&file, fd, shape->promised, shape->use);
+  bl_bulk_file_init(&file, fd, shape->promised);
   for (guint64 done = 0; done < shape->size;) {
     gsize n = (gsize)MIN(shape->piece, shape->size - done);
     for (gsize i = 0; i < n; i += 512) memory[i] = (guint8)((done + i) >> 9);
@@ -68,7 +65,7 @@ static void test_full(void) {
   g_autoptr(GError) error = NULL;
   bl_autofd fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
   BlBulkFile file;
-  bl_bulk_file_init(&file, fd, 100, BL_BULK_READ_LATER);
+  bl_bulk_file_init(&file, fd, 100);
   g_assert_false(bl_bulk_file_write(&file, "x", 1, &error));
   g_assert_error(error, BL_ERROR, BL_ERROR_NO_SPACE);
 }
