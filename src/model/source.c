@@ -51,18 +51,6 @@ static gboolean is_left_out(const char *path) {
   return strcmp(path, ".cache/huggingface") == 0 || g_str_has_suffix(path, "/.cache/huggingface");
 }
 
-static gboolean matches_any(const char *path, char **patterns) {
-  for (; patterns != NULL && *patterns != NULL; patterns++)
-    if (bl_path_matches(path, *patterns)) return TRUE;
-  return FALSE;
-}
-
-static gboolean is_wanted(const Scan *scan, const char *path) {
-  if (scan->include != NULL && scan->include[0] != NULL && !matches_any(path, scan->include))
-    return FALSE;
-  return !matches_any(path, scan->exclude);
-}
-
 static gboolean set_unfit(GError **error, const char *path, const char *why) {
   g_autofree char *shown = bl_path_display(path);
   return bl_error_set(error, BL_ERROR_CORRUPT, "\"%s\" %s", shown, why);
@@ -167,7 +155,8 @@ static gboolean visit(Scan *scan, const Folder *folder, const char *name, GError
       S_ISDIR(st.st_mode) ||
       (is_link && fstatat(dirfd(folder->dir), name, &target, 0) == 0 && S_ISDIR(target.st_mode));
   /* What a glob leaves out may be unfit: it is not judged. */
-  if (is_folder ? matches_any(path, scan->exclude) : !is_wanted(scan, path)) {
+  char **include = is_folder ? NULL : scan->include;
+  if (!bl_path_is_selected(path, include, scan->exclude)) {
     scan->n_filtered++;
     return TRUE;
   }
@@ -263,6 +252,7 @@ BlSource *bl_source_open_folder(const char *path, char **include, char **exclude
   source->array = g_array_new(FALSE, FALSE, sizeof(BlSourceFile));
   source->strings = g_string_chunk_new(4096);
   if (!open_root(source, path, error)) return NULL;
+  g_assert(source->root != NULL);
 
   Scan scan = {.source = source, .include = include, .exclude = exclude};
   if (bl_dir_is_store(source->root_fd)) {
