@@ -242,12 +242,7 @@ BlDigests *bl_digests_load_usable(BlStore *store, const BlManifest *manifest, Bl
   g_autoptr(GError) fault = NULL;
   BlDigests *digests = bl_digests_load(store, manifest, &fault);
   if (digests != NULL || fault == NULL) return digests;
-  BlErrorCode code = bl_error_code(fault);
-  if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return NULL;
-  }
-  bl_job_note(job, BL_NOTE_WARNING, "%s", fault->message);
+  if (!bl_object_do_without(g_steal_pointer(&fault), job, error)) return NULL;
   return bl_digests_new(manifest);
 }
 

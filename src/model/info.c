@@ -290,12 +290,7 @@ BlInfo *bl_info_load_usable(BlStore *store, const BlManifest *manifest, BlJob *j
   g_autoptr(GError) fault = NULL;
   BlInfo *info = bl_info_load(store, manifest, &fault);
   if (info != NULL || fault == NULL) return info;
-  BlErrorCode code = bl_error_code(fault);
-  if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return NULL;
-  }
-  bl_job_note(job, BL_NOTE_WARNING, "%s", fault->message);
+  if (!bl_object_do_without(g_steal_pointer(&fault), job, error)) return NULL;
   return info_without_object(manifest);
 }
 

@@ -1,5 +1,6 @@
 #include "model/object.h"
 
+#include "base/error.h"
 #include "base/file.h"
 
 /* One request of a remote store; also what gathers before a write. */
@@ -114,4 +115,15 @@ void bl_object_output_free(BlObjectOutput *output) {
   bl_hasher_free(output->hasher);
   g_string_free(output->text, TRUE);
   g_free(output);
+}
+
+gboolean bl_object_do_without(GError *fault, BlJob *job, GError **error) {
+  BlErrorCode code = bl_error_code(fault);
+  if (code != BL_ERROR_CORRUPT && code != BL_ERROR_UNSUPPORTED) {
+    g_propagate_error(error, fault);
+    return FALSE;
+  }
+  bl_job_note(job, BL_NOTE_WARNING, "%s", fault->message);
+  g_error_free(fault);
+  return TRUE;
 }

@@ -2,6 +2,7 @@
  * Memory does not grow with the object. Each belongs to one thread. */
 #pragma once
 #include "base/digest.h"
+#include "base/job.h"
 #include "store/store.h"
 
 typedef struct BlObjectInput BlObjectInput;
@@ -25,3 +26,8 @@ gboolean bl_object_output_commit(BlObjectOutput *output, guint8 sha256[BL_SHA256
                                  GError **error);
 void bl_object_output_free(BlObjectOutput *output);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlObjectOutput, bl_object_output_free)
+
+/* What a reader makes of an object that only helps and could not be loaded. TRUE: it is damaged, or
+ * a later version's; that is noted to the job, and the object counts as absent. FALSE: *error is
+ * set to the fault. Takes fault over. */
+gboolean bl_object_do_without(GError *fault, BlJob *job, GError **error);
