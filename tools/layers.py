@@ -14,8 +14,9 @@ MAY_USE = {
     "model": ["base", "net", "store"],
     "artifact": ["base", "net", "store"],
     "access": ["base", "net", "store", "model"],
-    "launch": ["base", "net", "store", "model", "artifact"],
-    "cli": ["base", "net", "store", "model", "artifact", "access", "launch"],
+    "upkeep": ["base", "net", "store", "model", "artifact"],
+    "launch": ["base", "net", "store", "model", "artifact", "upkeep"],
+    "cli": ["base", "net", "store", "model", "artifact", "upkeep", "access", "launch"],
 }
 # The library never prints and never exits; programs do.
 PROGRAMS = ("cli", "access", "launch")

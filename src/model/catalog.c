@@ -95,9 +95,10 @@ static GPtrArray *find_ids(BlStore *store, const char *model_id, GError **error)
   return sorted;
 }
 
-static gboolean count_key(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean count_key(const char *key, const BlObjectStat *object, gpointer user,
+                          GError **error) {
   (void)key;
-  (void)size;
+  (void)object;
   (void)error;
   ++*(guint64 *)user;
   return TRUE;

@@ -154,7 +154,8 @@ static gboolean is_planned(const Survey *survey, const char *rest) {
          g_array_index(survey->planned, PlannedFile, index).n_chunks;
 }
 
-static gboolean consider(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean consider(const char *key, const BlObjectStat *object, gpointer user,
+                         GError **error) {
   Survey *survey = user;
   char id[256];
   const char *rest;
@@ -163,7 +164,7 @@ static gboolean consider(const char *key, guint64 size, gpointer user, GError **
   if (!g_str_has_prefix(rest, "files/")) return TRUE;
   if (is_planned(survey, rest)) {
     survey->n_there++;
-    survey->there_bytes += size;
+    survey->there_bytes += object->size;
   } else if (survey->stale->len < BATCH) {
     g_ptr_array_add(survey->stale, g_strdup(key));
   } else {
@@ -177,9 +178,10 @@ static gboolean consider_old(Survey *survey, const BlManifest *old, GError **err
   char key[BL_KEY_MAX];
   for (guint64 i = 0; i < old->n_files; i++) {
     for (guint32 c = 0; c < old->files[i].n_chunks; c++) {
-      guint64 size = 0;
+      BlObjectStat object;
       bl_manifest_chunk_key(old, &old->files[i], c, key);
-      if (bl_store_size(survey->store, key, &size, NULL) && !consider(key, size, survey, error))
+      if (bl_store_stat(survey->store, key, &object, NULL) &&
+          !consider(key, &object, survey, error))
         return FALSE;
     }
   }

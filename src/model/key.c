@@ -155,6 +155,15 @@ char *bl_key_claim(BlKeyBuffer key, const char *id) {
   return key_of(key, id, "claim");
 }
 
+char *bl_key_reserved(BlKeyBuffer key, const char *id) {
+  return key_of(key, id, "reserved");
+}
+
+char *bl_key_used(BlKeyBuffer key, const char *id) {
+  g_snprintf(key, BL_KEY_MAX, BL_KEY_USED "%s", id);
+  return key;
+}
+
 char *bl_key_file_of_hex(BlKeyBuffer key, const char *id, const char *hex) {
   g_snprintf(key, BL_KEY_MAX, BL_KEY_MODELS "%s/files/%s", id, hex);
   return key;

@@ -6,6 +6,10 @@
 
 #define BL_KEY_MODELS "weight/models/"
 #define BL_KEY_REFS "weight/refs/"
+#define BL_KEY_USED "weight/used/"
+/* Prefix of the claim under which room is given out. */
+#define BL_KEY_ROOM "weight/control/room/"
+#define BL_KEY_GC "weight/control/gc"
 #define BL_KEY_INDEX_MODELS "weight/index/models"
 #define BL_KEY_OWNER "weight/control/catalog-mutation-owner"
 /* Room for any key that this file makes, its NUL included. */
@@ -32,6 +36,8 @@ char *bl_key_info(BlKeyBuffer key, const char *id);
 char *bl_key_digests(BlKeyBuffer key, const char *id);
 char *bl_key_state(BlKeyBuffer key, const char *id);
 char *bl_key_claim(BlKeyBuffer key, const char *id);
+char *bl_key_reserved(BlKeyBuffer key, const char *id); /* room.h */
+char *bl_key_used(BlKeyBuffer key, const char *id);     /* weight/used/<id>: usage.h */
 char *bl_key_file(BlKeyBuffer key, const char *id, const char *path);
 char *bl_key_chunk(BlKeyBuffer key, const char *id, const char *path, guint32 chunk);
 /* As bl_key_file, from the path's SHA-256 in hex; as bl_key_chunk, from the file's key. */

@@ -89,8 +89,9 @@ char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError *
   return NULL;
 }
 
-static gboolean add_key(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean add_key(const char *key, const BlObjectStat *object, gpointer user,
+                        GError **error) {
+  (void)object;
   (void)error;
   g_ptr_array_add(user, g_strdup(key));
   return TRUE;

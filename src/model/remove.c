@@ -41,7 +41,8 @@ static gboolean mark_failed(Removal *removal, GError **error) {
   return bl_manifest_save(removal->store, manifest, error);
 }
 
-static gboolean collect(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean collect(const char *key, const BlObjectStat *object, gpointer user,
+                        GError **error) {
   Removal *removal = user;
   const char *rest = key + strlen(removal->prefix);
   /* The manifest goes last, our claim with us; those of dead owners go now. */
@@ -49,7 +50,7 @@ static gboolean collect(const char *key, guint64 size, gpointer user, GError **e
   removal->is_full = removal->keys->len == BATCH;
   if (removal->is_full) return bl_error_set(error, BL_ERROR_CANCELLED, "enough for now");
   g_ptr_array_add(removal->keys, g_strdup(key));
-  removal->result->n_bytes += size;
+  removal->result->n_bytes += object->size;
   return TRUE;
 }
 
@@ -123,9 +124,10 @@ static gboolean remove_claimed(Removal *removal, GError **error) {
          bl_store_sync(removal->store, error);
 }
 
-static gboolean is_anything(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean is_anything(const char *key, const BlObjectStat *object, gpointer user,
+                            GError **error) {
   (void)key;
-  (void)size;
+  (void)object;
   (void)error;
   *(gboolean *)user = TRUE;
   return TRUE;

@@ -274,10 +274,11 @@ typedef struct {
   GPtrArray *keys; /* of char* */
 } Strays;
 
-static gboolean collect_stray(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean collect_stray(const char *key, const BlObjectStat *object, gpointer user,
+                              GError **error) {
   Strays *strays = user;
   const char *rest = key + strays->prefix_size;
-  (void)size;
+  (void)object;
   (void)error;
   gboolean is_beat = g_str_has_prefix(rest, "claim-beat/");
   if ((is_beat && strcmp(key, strays->claim->beat_key) != 0) ||

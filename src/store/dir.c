@@ -178,7 +178,7 @@ static void dir_free(BlStore *base) {
 static const BlStoreOps dir_ops = {
     .scheme = "file",
     .free = dir_free,
-    .size = bl_dir_size,
+    .stat = bl_dir_stat,
     .get = bl_dir_get,
     .put = bl_dir_put,
     .writer_open = bl_dir_writer_open,

@@ -61,7 +61,7 @@ gboolean bl_dir_hold_check(BlStoreHold *hold, GError **error);
 void bl_dir_hold_free(BlStoreHold *hold);
 
 /* dir_read.c */
-gboolean bl_dir_size(BlStore *store, const char *key, guint64 *size, GError **error);
+gboolean bl_dir_stat(BlStore *store, const char *key, BlObjectStat *object, GError **error);
 gboolean bl_dir_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
                     gsize *got, GError **error);
 int bl_dir_open_fd(BlStore *store, const char *key, GError **error);

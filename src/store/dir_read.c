@@ -36,12 +36,29 @@ int bl_dir_open_fd(BlStore *base, const char *key, GError **error) {
   return fd;
 }
 
-gboolean bl_dir_size(BlStore *base, const char *key, guint64 *size, GError **error) {
+static gint64 to_ns(const struct timespec *time) {
+  return time->tv_sec * G_GINT64_CONSTANT(1000000000) + time->tv_nsec;
+}
+
+/* What is no file is in an object's place, and goes with the rest of its checkpoint. */
+static BlObjectStat to_object(const struct stat *st) {
+  gboolean is_file = S_ISREG(st->st_mode);
+  return (BlObjectStat){
+      .size = is_file ? (guint64)st->st_size : 0,
+      .device = st->st_dev,
+      .inode = st->st_ino,
+      .n_links = is_file ? (guint)st->st_nlink : 1,
+      .mtime_ns = to_ns(&st->st_mtim),
+      .ctime_ns = to_ns(&st->st_ctim),
+  };
+}
+
+gboolean bl_dir_stat(BlStore *base, const char *key, BlObjectStat *object, GError **error) {
   bl_autofd fd = bl_dir_open_fd(base, key, error);
   struct stat st;
   if (fd < 0) return FALSE;
   if (fstat(fd, &st) != 0) return bl_dir_set_error(error, errno, bl_dir(base), "read", key);
-  *size = (guint64)st.st_size;
+  *object = to_object(&st);
   return TRUE;
 }
 
@@ -122,9 +139,8 @@ static gboolean list_object(const Listing *listing, DIR *dir, const char *folder
   if (!bl_dir_name_from_key(key, &name, NULL) || strcmp(name.name, file) != 0) return TRUE;
   if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || bl_dir_set_error(error, errno, listing->store, "look at", key);
-  /* What is no file is in an object's place, and goes with the rest of its checkpoint. */
-  guint64 size = S_ISREG(st.st_mode) ? (guint64)st.st_size : 0;
-  return listing->func(key, size, listing->user, error);
+  BlObjectStat object = to_object(&st);
+  return listing->func(key, &object, listing->user, error);
 }
 
 /* Folders lie at most three deep, so the recursion does. */

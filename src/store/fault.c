@@ -6,7 +6,7 @@
 #include "base/file.h"
 
 static const char *const op_names[BL_FAULT_N_OPS] = {
-    [BL_FAULT_SIZE] = "size",         [BL_FAULT_GET] = "get",
+    [BL_FAULT_STAT] = "stat",         [BL_FAULT_GET] = "get",
     [BL_FAULT_PUT] = "put",           [BL_FAULT_WRITER_OPEN] = "writer-open",
     [BL_FAULT_WRITE] = "write",       [BL_FAULT_COMMIT] = "commit",
     [BL_FAULT_SYNC] = "sync",         [BL_FAULT_REMOVE] = "remove",
@@ -99,9 +99,9 @@ static void fault_buffer_free(BlStore *base, BlStoreBuffer *buffer) {
   bl_store_buffer_free(fault_store(base)->inner, buffer);
 }
 
-static gboolean fault_size(BlStore *base, const char *key, guint64 *size, GError **error) {
+static gboolean fault_stat(BlStore *base, const char *key, BlObjectStat *object, GError **error) {
   FaultStore *store = fault_store(base);
-  return enter(store, BL_FAULT_SIZE, key, error) && bl_store_size(store->inner, key, size, error);
+  return enter(store, BL_FAULT_STAT, key, error) && bl_store_stat(store->inner, key, object, error);
 }
 
 static gboolean fault_get(BlStore *base, const char *key, guint64 offset, void *data, gsize size,
@@ -278,7 +278,7 @@ BlStore *bl_fault_store_new(BlStore *inner) {
       .free = fault_free,
       .buffer_new = fault_buffer_new,
       .buffer_free = fault_buffer_free,
-      .size = fault_size,
+      .stat = fault_stat,
       .get = fault_get,
       .get_many = fault_get_many,
       .put = fault_put,

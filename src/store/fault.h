@@ -8,7 +8,7 @@
  *
  *   fault:op=put,n=3,error=no-space,times=1:file:///path
  *
- *   op=WORD       the calls meant: size get put writer-open write commit sync remove list open-fd
+ *   op=WORD       the calls meant: stat get put writer-open write commit sync remove list open-fd
  * move clone put-held hold-check is-held free-space sweep adopt, or any (the default) n=N the first
  * of them that is hit (default 1) times=N       how many are hit from there on; 0, the default, is
  * every one error=WORD    how they fail: a name of docs/errors.md; without it they do not
@@ -21,7 +21,7 @@
 #include "store/store.h"
 
 typedef enum {
-  BL_FAULT_SIZE,
+  BL_FAULT_STAT,
   BL_FAULT_GET,
   BL_FAULT_PUT,
   BL_FAULT_WRITER_OPEN,

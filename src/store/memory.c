@@ -138,10 +138,10 @@ static void memory_free(BlStore *base) {
   g_free(store);
 }
 
-static gboolean memory_size(BlStore *base, const char *key, guint64 *size, GError **error) {
+static gboolean memory_stat(BlStore *base, const char *key, BlObjectStat *object, GError **error) {
   g_autoptr(GBytes) bytes = find_bytes(memory_store(base), key, error);
   if (bytes == NULL) return FALSE;
-  *size = g_bytes_get_size(bytes);
+  *object = (BlObjectStat){.size = g_bytes_get_size(bytes), .n_links = 1};
   return TRUE;
 }
 
@@ -240,7 +240,8 @@ static gboolean memory_list(BlStore *base, const char *prefix, BlKeyFunc func, g
   g_mutex_unlock(&table->lock);
   for (guint i = 0; i < entries->len; i++) {
     const Entry *entry = &g_array_index(entries, Entry, i);
-    if (!func(entry->key, entry->size, user, error)) return FALSE;
+    BlObjectStat stat = {.size = entry->size, .n_links = 1};
+    if (!func(entry->key, &stat, user, error)) return FALSE;
   }
   return TRUE;
 }
@@ -335,7 +336,7 @@ static BlStore *store_new(Table *table, BlStoreCaps caps, const char *name) {
   static const BlStoreOps ops = {
       .scheme = "memory",
       .free = memory_free,
-      .size = memory_size,
+      .stat = memory_stat,
       .get = memory_get,
       .put = memory_put,
       .writer_open = memory_writer_open,

@@ -128,8 +128,15 @@ void bl_store_buffer_free(BlStore *store, BlStoreBuffer *buffer) {
   *buffer = (BlStoreBuffer){0};
 }
 
+gboolean bl_store_stat(BlStore *store, const char *key, BlObjectStat *object, GError **error) {
+  return bl_key_check(key, error) && store->ops->stat(store, key, object, error);
+}
+
 gboolean bl_store_size(BlStore *store, const char *key, guint64 *size, GError **error) {
-  return bl_key_check(key, error) && store->ops->size(store, key, size, error);
+  BlObjectStat object;
+  if (!bl_store_stat(store, key, &object, error)) return FALSE;
+  *size = object.size;
+  return TRUE;
 }
 
 gboolean bl_store_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
@@ -246,8 +253,9 @@ typedef struct {
   gpointer user;
 } Folders;
 
-static gboolean add_folder(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean add_folder(const char *key, const BlObjectStat *object, gpointer user,
+                           GError **error) {
+  (void)object;
   Folders *folders = user;
   const char *part = key + folders->prefix_size;
   const char *slash = strchr(part, '/');
@@ -288,6 +296,19 @@ gboolean bl_store_clone_fd(BlStore *store, const char *key, int fd, guint64 size
          store->ops->clone_fd(store, key, fd, size, error);
 }
 
+gboolean bl_store_share_fd(BlStore *store, const char *key, int fd, BlPutFlags flags,
+                           GError **error) {
+  return bl_key_check(key, error) &&
+         check_can(store, bl_store_can(store, BL_STORE_CAN_SHARE), "share objects", error) &&
+         store->ops->share_fd(store, key, fd, flags, error);
+}
+
+BlStoreHold *bl_store_hold_shared(BlStore *store, const char *key, GError **error) {
+  gboolean can = bl_store_can(store, BL_STORE_CAN_HOLD);
+  if (!bl_key_check(key, error) || !check_can(store, can, "hold objects", error)) return NULL;
+  return store->ops->hold_shared(store, key, error);
+}
+
 BlStoreHold *bl_store_put_held(BlStore *store, const char *key, const void *data, gsize size,
                                GError **error) {
   gboolean can = bl_store_can(store, BL_STORE_CAN_HOLD);
@@ -320,4 +341,25 @@ gboolean bl_store_sweep(BlStore *store, const char *prefix, guint *n_removed, GE
                    (store->ops->sweep == NULL || store->ops->sweep(store, prefix, &n, error));
   if (n_removed != NULL) *n_removed = n;
   return swept;
+}
+
+gboolean bl_store_list_strays(BlStore *store, BlStrayFunc func, gpointer user, GError **error) {
+  return store->ops->list_strays == NULL || store->ops->list_strays(store, func, user, error);
+}
+
+gboolean bl_store_remove_stray(BlStore *store, const BlStray *stray, GError **error) {
+  if (!stray->is_temporary && !stray->is_folder)
+    return bl_error_set(error, BL_ERROR_INVALID, "store %s: \"%s\" was not put there by ballast",
+                        store->url, stray->path);
+  return store->ops->remove_stray == NULL || store->ops->remove_stray(store, stray, error);
+}
+
+gboolean bl_store_get_settings(BlStore *store, BlStoreSettings *settings, GError **error) {
+  *settings = (BlStoreSettings){.max_bytes = G_MAXUINT64};
+  return store->ops->get_settings == NULL || store->ops->get_settings(store, settings, error);
+}
+
+gboolean bl_store_set_settings(BlStore *store, const BlStoreSettings *settings, GError **error) {
+  return check_can(store, store->ops->set_settings != NULL, "keep settings", error) &&
+         store->ops->set_settings(store, settings, error);
 }

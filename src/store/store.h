@@ -31,6 +31,7 @@ typedef enum {
   BL_STORE_CAN_MOVE = 1 << 2,    /* move */
   BL_STORE_CAN_HOLD = 1 << 3,    /* put_held, is_held */
   BL_STORE_CAN_CLONE = 1 << 4,   /* clone_fd may succeed */
+  BL_STORE_CAN_SHARE = 1 << 8,   /* share_fd may succeed */
   /* Others write to it who know nothing of ballast: index objects are kept for them. */
   BL_STORE_IS_SHARED = 1 << 5,
   /* What arrives must be checked against its digest on every read. */
@@ -73,8 +74,34 @@ typedef struct {
   GError *error; /* out: this item's failure (caller frees) */
 } BlPutItem;
 
+/* What a store knows of an object without reading it. */
+typedef struct {
+  guint64 size; /* bytes */
+  /* Which file holds the bytes: objects that share one have the same two numbers. 0 and 0 where the
+   * store has no files. */
+  guint64 device, inode;
+  guint n_links;             /* names of that file, in the store and outside; 1 without files */
+  gint64 mtime_ns, ctime_ns; /* of that file; 0 without files */
+} BlObjectStat;
+
+/* Something in a store that is no object of it. */
+typedef struct {
+  const char *path; /* below the store's root, bytes as they are */
+  BlObjectStat stat;
+  gboolean is_temporary; /* of a put that has not ended, or never will */
+  gboolean is_folder;    /* an empty one */
+} BlStray;               /* neither: a thing that ballast did not put there */
+typedef gboolean (*BlStrayFunc)(const BlStray *stray, gpointer user, GError **error);
+
+/* What an operator sets for a whole store. */
+typedef struct {
+  guint64 max_bytes; /* the most that all its files may hold together; G_MAXUINT64: no limit */
+  gboolean is_group_shared; /* all of the folder's group may write */
+} BlStoreSettings;
+
 /* Called with each key; ends the listing and fails it when it returns FALSE with error set. */
-typedef gboolean (*BlKeyFunc)(const char *key, guint64 size, gpointer user, GError **error);
+typedef gboolean (*BlKeyFunc)(const char *key, const BlObjectStat *object, gpointer user,
+                              GError **error);
 
 /* Called with each distinct part, without the "/". */
 typedef gboolean (*BlFolderFunc)(const char *part, gpointer user, GError **error);
@@ -85,7 +112,7 @@ typedef struct {
   /* Optional: NULL means g_aligned_alloc'ed memory of 4096. */
   gboolean (*buffer_new)(BlStore *store, gsize size, BlStoreBuffer *buffer, GError **error);
   void (*buffer_free)(BlStore *store, BlStoreBuffer *buffer);
-  gboolean (*size)(BlStore *store, const char *key, guint64 *size, GError **error);
+  gboolean (*stat)(BlStore *store, const char *key, BlObjectStat *object, GError **error);
   gboolean (*get)(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
                   gsize *got, GError **error);
   /* Optional: NULL means get, one after the other. Sets each item's error. */
@@ -106,14 +133,22 @@ typedef struct {
   int (*open_fd)(BlStore *store, const char *key, GError **error);
   gboolean (*move)(BlStore *store, const char *key, const char *new_key, GError **error);
   gboolean (*clone_fd)(BlStore *store, const char *key, int fd, guint64 size, GError **error);
+  gboolean (*share_fd)(BlStore *store, const char *key, int fd, BlPutFlags flags, GError **error);
   BlStoreHold *(*put_held)(BlStore *store, const char *key, const void *data, gsize size,
                            GError **error);
+  BlStoreHold *(*hold_shared)(BlStore *store, const char *key, GError **error);
   gboolean (*hold_check)(BlStoreHold *hold, GError **error);
   void (*hold_free)(BlStoreHold *hold);
   gboolean (*is_held)(BlStore *store, const char *key, BlHoldState *state, GError **error);
   gboolean (*free_space)(BlStore *store, guint64 *bytes, GError **error);
   /* Optional: removes what puts that never ended left below the prefix. */
   gboolean (*sweep)(BlStore *store, const char *prefix, guint *n_removed, GError **error);
+  /* Optional, both or none: NULL where there can be no strays. */
+  gboolean (*list_strays)(BlStore *store, BlStrayFunc func, gpointer user, GError **error);
+  gboolean (*remove_stray)(BlStore *store, const BlStray *stray, GError **error);
+  /* Optional, both or none: NULL where nothing can be set. */
+  gboolean (*get_settings)(BlStore *store, BlStoreSettings *settings, GError **error);
+  gboolean (*set_settings)(BlStore *store, const BlStoreSettings *settings, GError **error);
 } BlStoreOps;
 
 struct BlStore {
@@ -153,6 +188,7 @@ gboolean bl_key_check(const char *key, GError **error);
 gboolean bl_store_buffer_new(BlStore *store, gsize size, BlStoreBuffer *buffer, GError **error);
 void bl_store_buffer_free(BlStore *store, BlStoreBuffer *buffer);
 
+gboolean bl_store_stat(BlStore *store, const char *key, BlObjectStat *object, GError **error);
 /* The object's length in bytes. */
 gboolean bl_store_size(BlStore *store, const char *key, guint64 *size, GError **error);
 /* Up to size bytes from offset on; *got is fewer only at the object's end (0 at or past it). */
@@ -205,11 +241,23 @@ gboolean bl_store_move(BlStore *store, const char *key, const char *new_key, GEr
  * UNSUPPORTED where that is not possible or would be no faster than writing. */
 gboolean bl_store_clone_fd(BlStore *store, const char *key, int fd, guint64 size, GError **error);
 
+/* An object with the bytes of fd, a descriptor that bl_store_open_fd of this very store gave: by
+ * another name for the same file, else by bytes that the file system shares. Nothing is read: the
+ * caller knows what they are. With BL_PUT_REPLACE an object that is there is replaced, else EXISTS.
+ * NOT_FOUND: the file was removed meanwhile. UNSUPPORTED: it cannot be shared (too many links,
+ * another owner's, another file system's): write it. */
+gboolean bl_store_share_fd(BlStore *store, const char *key, int fd, BlPutFlags flags,
+                           GError **error);
+
 /* A put-once object (EXISTS where it is there) that is held from the instant it is visible until
  * bl_store_hold_free, or until the process is gone, however it ends. Freeing the hold does not
  * remove the object. */
 BlStoreHold *bl_store_put_held(BlStore *store, const char *key, const void *data, gsize size,
                                GError **error);
+/* Holds an object that is there, together with any number of others, until bl_store_hold_free or
+ * the process's end: bl_store_is_held then says HELD. Needs only the right to read. NULL with
+ * UNSUPPORTED where locks prove nothing. */
+BlStoreHold *bl_store_hold_shared(BlStore *store, const char *key, GError **error);
 /* FALSE with BUSY when the object under the key is no longer the one that was put (it was taken
  * over). */
 gboolean bl_store_hold_check(BlStoreHold *hold, GError **error);
@@ -223,3 +271,15 @@ gboolean bl_store_free_space(BlStore *store, guint64 *bytes, GError **error);
 /* Removes what unfinished puts left below the prefix (callers own the prefix: they hold its claim).
  * n_removed may be NULL. */
 gboolean bl_store_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
+
+/* Everything in the store that is no object: temporaries, empty folders, foreign things. In no
+ * order. */
+gboolean bl_store_list_strays(BlStore *store, BlStrayFunc func, gpointer user, GError **error);
+/* Removes a temporary or an empty folder as it was listed; success where it is gone or another one
+ * by now, or the folder no longer empty. INVALID for a foreign thing. */
+gboolean bl_store_remove_stray(BlStore *store, const BlStray *stray, GError **error);
+
+/* As they are now: read anew at each call. A store that has none gives no limit. */
+gboolean bl_store_get_settings(BlStore *store, BlStoreSettings *settings, GError **error);
+/* Durably. UNSUPPORTED where the store has none. */
+gboolean bl_store_set_settings(BlStore *store, const BlStoreSettings *settings, GError **error);

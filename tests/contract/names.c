@@ -36,8 +36,8 @@ static void test_bad_keys(Fixture *f, gconstpointer data) {
   g_assert_cmpstr(keys, ==, "");
 }
 
-static gboolean never(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean never(const char *key, const BlObjectStat *object, gpointer user, GError **error) {
+  (void)object;
   (void)user;
   return bl_error_set(error, BL_ERROR_INTERNAL, "no one asked for %s", key);
 }
@@ -132,9 +132,9 @@ typedef struct {
   guint64 bytes;
 } Visit;
 
-static gboolean visit(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean visit(const char *key, const BlObjectStat *object, gpointer user, GError **error) {
   Visit *v = user;
-  v->bytes += size;
+  v->bytes += object->size;
   if (++v->n == v->stop_at) return bl_error_set(error, BL_ERROR_BUSY, "enough");
   return bl_store_remove(v->store, key, error);
 }

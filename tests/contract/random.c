@@ -104,12 +104,13 @@ static void step_move(Walk *w) {
   g_hash_table_remove(w->model, from);
 }
 
-static gboolean check_listed(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean check_listed(const char *key, const BlObjectStat *object, gpointer user,
+                             GError **error) {
   (void)error;
   GHashTable *left = user;
   GBytes *bytes = g_hash_table_lookup(left, key);
   g_assert_nonnull(bytes);
-  g_assert_cmpuint(size, ==, g_bytes_get_size(bytes));
+  g_assert_cmpuint(object->size, ==, g_bytes_get_size(bytes));
   g_hash_table_remove(left, key);
   return TRUE;
 }

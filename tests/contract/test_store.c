@@ -37,8 +37,9 @@ void contract_check_absent(BlStore *store, const char *key) {
   must_fail(BL_ERROR_NOT_FOUND, bl_store_size(store, key, &size, &error));
 }
 
-static gboolean collect_key(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean collect_key(const char *key, const BlObjectStat *object, gpointer user,
+                            GError **error) {
+  (void)object;
   (void)error;
   g_ptr_array_add(user, g_strdup(key));
   return TRUE;

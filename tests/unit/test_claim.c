@@ -39,8 +39,9 @@ static void set_up(Fixture *f, gconstpointer data) {
         bl_memory_store_new(strcmp(data, "memory") == 0 ? BL_MEMORY_STORE_CAPS : BL_STORE_CAN_LIST);
 }
 
-static gboolean forget_key(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean forget_key(const char *key, const BlObjectStat *object, gpointer user,
+                           GError **error) {
+  (void)object;
   (void)error;
   g_ptr_array_add(user, g_strdup(key));
   return TRUE;

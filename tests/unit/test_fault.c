@@ -64,7 +64,7 @@ static gboolean call(BlStore *store, BlFaultOp op, GError **error) {
   char byte;
   BlHoldState state;
   switch (op) {
-    case BL_FAULT_SIZE:
+    case BL_FAULT_STAT:
       return bl_store_size(store, "k/1", &size, error);
     case BL_FAULT_GET:
       return bl_store_get(store, "k/1", 0, &byte, 1, &got, error);
@@ -85,7 +85,7 @@ static gboolean call(BlStore *store, BlFaultOp op, GError **error) {
   }
 }
 
-static const BlFaultOp plain_ops[] = {BL_FAULT_SIZE,    BL_FAULT_GET,        BL_FAULT_PUT,
+static const BlFaultOp plain_ops[] = {BL_FAULT_STAT,    BL_FAULT_GET,        BL_FAULT_PUT,
                                       BL_FAULT_SYNC,    BL_FAULT_REMOVE,     BL_FAULT_MOVE,
                                       BL_FAULT_IS_HELD, BL_FAULT_FREE_SPACE, BL_FAULT_SWEEP};
 

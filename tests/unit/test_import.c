@@ -91,8 +91,9 @@ static void import_ok(const Fixture *f, gconstpointer kind, BlImportOutcome outc
   g_assert_cmpuint(result->n_files_written, ==, n_written);
 }
 
-static gboolean note_key(const char *key, guint64 size, gpointer user, GError **error) {
-  (void)size;
+static gboolean note_key(const char *key, const BlObjectStat *object, gpointer user,
+                         GError **error) {
+  (void)object;
   (void)error;
   g_ptr_array_add(user, g_strdup(key));
   return TRUE;

@@ -10,9 +10,10 @@ static void check_unsupported(const GError *error) {
   g_assert_error(error, BL_ERROR, BL_ERROR_UNSUPPORTED);
 }
 
-static gboolean ignore_key(const char *key, guint64 size, gpointer user, GError **error) {
+static gboolean ignore_key(const char *key, const BlObjectStat *object, gpointer user,
+                           GError **error) {
   (void)key;
-  (void)size;
+  (void)object;
   (void)user;
   (void)error;
   return TRUE;
