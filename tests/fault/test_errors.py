@@ -1,7 +1,8 @@
 """The n-th I/O call fails, once or from then on."""
 import pytest
 
-from support.faults import Scene, Shim, points
+from support.faults import Shim, points
+from support.scenes import SCENES
 
 # What a program must get over by itself.
 HARMLESS = ("EINTR", "short")
@@ -11,9 +12,9 @@ MUST_BE_HEARD = ("write", "pwrite", "fsync", "fdatasync", "syncfs")
 
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for-good"])
 @pytest.mark.parametrize("deed", ["EIO", "ENOSPC", "EDQUOT", "EINTR", "short"])
-@pytest.mark.parametrize("operation", ["import", "mend", "pull", "delete"])
+@pytest.mark.parametrize("operation", SCENES)
 def test_every_call_fails(operation, deed, sticky, ballast, shims, tmp_path, is_long):
-    scene = Scene(ballast, Shim(shims["faultshim"], tmp_path / "counter"), tmp_path, operation)
+    scene = SCENES[operation](ballast, Shim(shims["faultshim"], tmp_path / "counter"), tmp_path)
     n = scene.n_calls(deed)
     # Another fifth of the calls for each kind of fault.
     first = 1 + (len(deed) + sticky) % 5

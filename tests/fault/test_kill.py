@@ -1,15 +1,16 @@
 """SIGKILL at the n-th call that changes a file, over the whole program."""
 import pytest
 
-from support.faults import Scene, Shim, points
+from support.faults import Shim, points
+from support.scenes import SCENES
 
 LANES = 3
 
 
 @pytest.mark.parametrize("lane", range(LANES))
-@pytest.mark.parametrize("operation", ["import", "resume", "mend", "pull", "delete"])
+@pytest.mark.parametrize("operation", SCENES)
 def test_killed_at_every_call(operation, lane, ballast, shims, tmp_path, is_long):
-    scene = Scene(ballast, Shim(shims["faultshim"], tmp_path / "counter"), tmp_path, operation)
+    scene = SCENES[operation](ballast, Shim(shims["faultshim"], tmp_path / "counter"), tmp_path)
     n = scene.n_calls("kill")
     assert n > 10
     n_killed, faults = 0, []

@@ -1,0 +1,206 @@
+"""What the fault tests interrupt: a scene is one command on a store whose state is set up once and copied for each run.
+
+A new scene is a class below with a name in `SCENES`; test_kill.py and test_errors.py then run it at every point. It says what
+differs from `Scene`: `prepare` (the state at the start), `args` (the command), `check_between` (what must hold at any moment)
+and `check_after` (what must hold when it has succeeded)."""
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from . import models
+from .walker import walk
+
+SCENES = {}
+
+
+def scene(name):
+    """Puts the class into the table under that name."""
+    def add(cls):
+        SCENES[name] = cls
+        return cls
+    return add
+
+
+def copy_tree(source, target):
+    """A copy with the same hard links, modes and times."""
+    made = {}
+    for folder, folders, names in os.walk(source):
+        to = Path(target) / Path(folder).relative_to(source)
+        to.mkdir()
+        for name in [*names, *(f for f in folders if (Path(folder) / f).is_symlink())]:
+            file, copy = Path(folder) / name, to / name
+            inode = os.lstat(file).st_ino
+            if inode in made:
+                os.link(made[inode], copy, follow_symlinks=False)
+            else:
+                shutil.copy2(file, copy, follow_symlinks=False)
+                made[inode] = copy
+    for folder, _, _ in os.walk(source, topdown=False):
+        shutil.copystat(folder, Path(target) / Path(folder).relative_to(source))
+
+
+def object_file(store, id, path=None):
+    """The file of a checkpoint's largest chunk, or of that of its file `path` (of a file that is stored whole)."""
+    folder = Path(store) / "weight/models" / id
+    if path is not None:
+        return folder / f"files,{hashlib.sha256(path.encode()).hexdigest()},chunks,00000000"
+    return max(folder.glob("files,*"), key=lambda p: (p.stat().st_size, p.name))
+
+
+def damage(file, at=100):
+    """Changes a byte of the object, in a file of its own: an object that shares its bytes stays as it is."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    mode = file.stat().st_mode
+    file.unlink()
+    file.write_bytes(data)
+    file.chmod(mode)
+
+
+class Scene:
+    """A store with the checkpoint "other", and one command on "m". Both come from folders of small files; a shard and several
+    files of "other" are the same as those of "m".
+
+    self.ballast runs in `work`, a fresh copy of `start` for each run. What else a scene needs (a second store, a target) lies
+    in there too, under self.work, so that its calls count."""
+
+    has_m = True  # "m" is there at the start
+    m_is_damaged = False  # and so it is no fault where it still is
+    gone_rc = 0  # what the command says when it has nothing left to do
+
+    def __init__(self, ballast, shim, top):
+        self.shim, self.top = shim, Path(top)
+        self.start, self.work = self.top / "start", self.top / "work"
+        self.start.mkdir()
+        self.model = models.make_model(self.top / "model")
+        self.other = models.make_model(self.top / "other", seed=2)
+        shard = "model-00001-of-00002.safetensors"
+        shutil.copy2(self.model / shard, self.other / shard)
+        at_start = self.at(ballast, self.start)
+        at_start.do_import(self.other, "other", "--model-id", "org/other")
+        if self.has_m:
+            at_start.do_import(self.model, "m", "--model-id", "org/m")
+        self.ballast = self.at(ballast, self.work)
+        self.prepare(at_start)
+        self.orphans = self.orphans_of(self.start / "store")
+
+    @staticmethod
+    def at(ballast, folder):
+        return ballast.having(store=folder / "store", cwd=folder, env={"BALLAST_STATE_DIR": str(folder / "state")})
+
+    def prepare(self, at_start):
+        """Changes the state at the start: at_start runs the command there, self.start is its folder."""
+
+    def args(self):
+        return ["model", "import", self.model, "--checkpoint-id", "m", "--model-id", "org/m"]
+
+    def stores(self):
+        """All stores of the scene."""
+        return [self.ballast.store]
+
+    def orphans_of(self, store):
+        """What nothing names, below the store."""
+        return {str(f.relative_to(store)) for f in walk(store).orphans}
+
+    def reset(self):
+        shutil.rmtree(self.work, ignore_errors=True)
+        copy_tree(self.start, self.work)
+
+    def run(self, deed, at, sticky=False):
+        """The command once, from the start, with the fault; any exit code but a crash's."""
+        self.reset()
+        env = self.shim.env(self.work, deed, at, sticky)
+        return self.ballast.having(env=env)(*self.args(), rc=None)
+
+    def n_calls(self, deed):
+        result = self.run(deed, 0)
+        assert result.rc == 0, result
+        return self.shim.calls
+
+    def check_other(self):
+        self.ballast.verify("other")
+
+    def check_between(self):
+        """What must hold at any moment: nothing more is orphaned, READY means whole, "other" is untouched."""
+        for store in self.stores():
+            found, ballast = walk(store), self.ballast.having(store=store)
+            new = {str(f.relative_to(store)) for f in found.orphans} - self.orphans
+            assert not new, f"nothing names these files: {sorted(new)}"
+            assert self.m_is_damaged or not found.missing, f"READY, but lost: {found.missing}"
+            if found.statuses.get("m") == "READY" and not self.m_is_damaged:
+                ballast.verify("m")
+        self.check_other()
+
+    def check_after(self):
+        """What must hold when the command has succeeded."""
+        for store in self.stores():
+            found = walk(store)
+            found.assert_clean()
+            self.check_statuses(found)
+            if "m" in found.statuses:
+                self.ballast.having(store=store).verify("m")
+        self.check_other()
+
+    def check_statuses(self, found):
+        assert found.statuses["m"] == "READY"
+
+    def again(self):
+        """The command once more, without a fault."""
+        gone = self.has_m and not list(self.ballast.store.glob("weight/models/m/*"))
+        self.ballast(*self.args(), rc=self.gone_rc if gone else 0)
+        self.check_after()
+
+
+@scene("import")
+class Import(Scene):
+    has_m = False
+
+
+@scene("resume")
+class Resume(Scene):
+    """A killed import of "m" is there."""
+
+    has_m = False
+
+    def prepare(self, at_start):
+        env = self.shim.env(self.start, "kill", 60)
+        at_start.having(env=env)(*self.args(), rc=-9)
+
+
+@scene("mend")
+class Mend(Scene):
+    """A byte of "m" is wrong, and it is imported again."""
+
+    m_is_damaged = True
+
+    def prepare(self, at_start):
+        damage(object_file(at_start.store, "m"))
+
+
+@scene("pull")
+class Pull(Scene):
+    def args(self):
+        return ["model", "pull", "m", "--output", self.work / "out"]
+
+    def check_between(self):
+        super().check_between()
+        right = models.contents(self.model)
+        for path, digest in models.contents(self.work / "out").items():
+            if not Path(path).name.startswith("."):
+                assert right.get(path) == digest, f"half a file: {path}"
+
+    def check_after(self):
+        super().check_after()
+        assert models.contents(self.work / "out") == models.contents(self.model)
+
+
+@scene("delete")
+class Delete(Scene):
+    gone_rc = 3
+
+    def args(self):
+        return ["model", "delete", "m"]
+
+    def check_statuses(self, found):
+        assert "m" not in found.statuses and "other" in found.statuses
