@@ -1,0 +1,278 @@
+/* While a READY checkpoint of the same content is there, its manifest stays and objects that differ
+ * are replaced. A signal keeps what is there; an error takes it back, the manifest last. Whoever
+ * lost the claim touches nothing more. */
+#include "model/build.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/path.h"
+#include "model/build_way.h"
+#include "model/key.h"
+#include "model/reader.h"
+#include "model/ref.h"
+
+/* What stands under the id. */
+static gboolean load_existing(BlBuild *build, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  build->manifest = bl_manifest_load(build->store, build->id, 0, &fault);
+  if (build->manifest != NULL || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
+  build->is_unreadable = g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
+  if (build->is_unreadable) {
+    bl_job_note(build->job, BL_NOTE_WARNING, "%s: it is made anew", fault->message);
+    return TRUE;
+  }
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+BlBuild *bl_build_open(BlStore *store, const char *checkpoint_id, const char *operation,
+                       gint wait_ms, BlJob *job, GError **error) {
+  BlKeyBuffer prefix;
+  bl_key_prefix(prefix, checkpoint_id);
+  BlClaim *claim = bl_claim_acquire(store, prefix, operation, wait_ms, job, error);
+  if (claim == NULL) return NULL;
+  g_autoptr(BlBuild) build = g_new0(BlBuild, 1);
+  build->store = store;
+  build->job = job;
+  build->id = g_strdup(checkpoint_id);
+  build->operation = operation;
+  build->claim = claim;
+  g_mutex_init(&build->lock);
+  if (!bl_store_sweep(store, prefix, NULL, error) || !load_existing(build, error)) return NULL;
+  return g_steal_pointer(&build);
+}
+
+void bl_build_close(BlBuild *build) {
+  g_autoptr(GError) fault = NULL;
+  if (build == NULL) return;
+  if (!bl_claim_release(build->claim, &fault))
+    bl_job_note(build->job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s",
+                build->id, fault->message);
+  bl_transfer_pool_free(build->pool);
+  bl_digests_free(build->digests);
+  bl_manifest_free(build->manifest);
+  g_mutex_clear(&build->lock);
+  g_free(build->id);
+  g_free(build);
+}
+
+static gboolean check_claim(BlBuild *build, GError **error) {
+  return bl_claim_check(build->claim, error);
+}
+
+/* A chunk's number has eight digits. */
+#define MAX_CHUNKS 100000000u
+/* The peer's size of a chunk (docs/formats/model-cache.md). */
+#define REMOTE_CHUNK_SIZE (G_GUINT64_CONSTANT(64) << 20)
+
+BlManifestFile *bl_build_plan_add(BlStore *store, BlManifest *plan, const char *path, guint64 size,
+                                  guint64 chunk_size, GError **error) {
+  /* A local store keeps an object in one file whatever its size; others have objects of bounded
+   * size. */
+  if (chunk_size == 0 && bl_store_can(store, BL_STORE_IS_REMOTE)) chunk_size = REMOTE_CHUNK_SIZE;
+  if (chunk_size == 0) chunk_size = size;
+  guint64 n = size == 0 ? 0 : (size - 1) / chunk_size + 1;
+  if (n > MAX_CHUNKS) {
+    g_autofree char *shown = bl_path_display(path);
+    bl_error_set(error, BL_ERROR_INVALID,
+                 "file \"%s\" would have %" G_GUINT64_FORMAT
+                 " chunks, at most %u are possible (use a larger --file-chunk-size)",
+                 shown, n, MAX_CHUNKS);
+    return NULL;
+  }
+  BlManifestFile *file = bl_manifest_add(plan, path);
+  file->size = size;
+  file->chunk_size = chunk_size;
+  file->n_chunks = (guint32)n;
+  return file;
+}
+
+gboolean bl_build_plan_finish(BlManifest *plan, const char *operation, GError **error) {
+  if (!bl_manifest_finish(plan, error)) return FALSE;
+  plan->error = g_strdup_printf("%s in progress, or interrupted", operation);
+  plan->created_at = g_get_real_time() / G_USEC_PER_SEC;
+  plan->updated_at = plan->created_at;
+  return TRUE;
+}
+
+void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],
+                          const guint32 *crcs, gsize n_crcs) {
+  g_mutex_lock(&build->lock);
+  BlManifestFile *record = &build->manifest->files[file];
+  memcpy(record->sha256, sha256, BL_SHA256_SIZE);
+  record->has_sha256 = TRUE;
+  if (n_crcs > 0) bl_digests_set(build->digests, file, crcs, n_crcs);
+  g_mutex_unlock(&build->lock);
+  bl_job_add_files(build->job, 1);
+}
+
+typedef struct {
+  BlBuild *build;
+  const BlBuildWork *work;
+} Files;
+
+static gboolean take_one(guint64 i, guint worker, gpointer user, GError **error) {
+  Files *files = user;
+  return check_claim(files->build, error) &&
+         files->work->take_file(i, worker, files->work->user, error);
+}
+
+static gboolean take_files(BlBuild *build, const BlBuildWork *work, GError **error) {
+  Files files = {.build = build, .work = work};
+  build->digests = bl_digests_new(build->manifest);
+  build->pool = bl_transfer_pool_new(build->store, bl_job_n_threads(build->job));
+  bl_job_set_phase(build->job, work->phase);
+  bl_job_set_total(build->job, build->manifest->total_size, build->manifest->n_files);
+  return bl_job_run(build->job, build->manifest->n_files, take_one, &files, error);
+}
+
+/* A remote store is asked for what it holds now; the reader checks each block's digest. */
+static gboolean read_back_one(guint64 i, guint worker, gpointer user, GError **error) {
+  BlBuild *build = user;
+  BlHasher *hasher = bl_transfer_pool_hasher(build->pool, worker);
+  g_autoptr(BlReader) reader = bl_reader_new(build->store, build->manifest, build->digests);
+  g_autoptr(BlReaderStream) stream = bl_reader_stream_new(reader, i);
+  g_autofree guint8 *bytes = g_malloc(BL_BLOCK_SIZE);
+  gssize n;
+  while ((n = bl_reader_stream_read(stream, bytes, BL_BLOCK_SIZE, error)) > 0) {
+    if (!bl_job_check(build->job, error)) return FALSE;
+    bl_hasher_update(hasher, bytes, (gsize)n);
+  }
+  guint8 sha256[BL_SHA256_SIZE];
+  bl_hasher_finish(hasher, sha256);
+  if (n < 0) return FALSE;
+  const BlManifestFile *file = &build->manifest->files[i];
+  if (memcmp(sha256, file->sha256, BL_SHA256_SIZE) == 0) return TRUE;
+  g_autofree char *shown = bl_path_display(file->path);
+  return bl_error_set(error, BL_ERROR_CORRUPT,
+                      "store %s gave back other bytes of \"%s\" than were put", build->store->url,
+                      shown);
+}
+
+static gboolean check_stored(BlBuild *build, GError **error) {
+  if (bl_store_can(build->store, BL_STORE_IS_REMOTE)) {
+    bl_job_set_phase(build->job, "reading back");
+    if (!bl_job_run(build->job, build->manifest->n_files, read_back_one, build, error))
+      return FALSE;
+  }
+  bl_job_set_phase(build->job, "syncing");
+  return bl_store_sync(build->store, error);
+}
+
+static gboolean publish(BlBuild *build, const BlBuildWork *work, GError **error) {
+  BlManifest *manifest = build->manifest;
+  g_autoptr(BlInfo) info = work->make_info(work->user, manifest);
+  if (!bl_digests_save(build->store, manifest, build->digests, error) ||
+      !bl_info_save(build->store, manifest, info, error) || !bl_job_check(build->job, error) ||
+      !check_claim(build, error))
+    return FALSE;
+  manifest->is_ready = TRUE;
+  g_clear_pointer(&manifest->error, g_free);
+  manifest->updated_at = g_get_real_time() / G_USEC_PER_SEC;
+  build->may_be_ready = TRUE;
+  /* Taken over while it was written: a delete may have gone by, and this is no success to tell. */
+  return bl_manifest_save(build->store, manifest, error) && check_claim(build, error);
+}
+
+/* A READY manifest whose writing failed may stand there all the same: what it names goes only after
+ * a FAILED one is in its place. */
+static gboolean retract(BlBuild *build, GError **error) {
+  if (!build->may_be_ready) return TRUE;
+  build->manifest->is_ready = FALSE;
+  build->manifest->error = g_strdup_printf("%s failed", build->operation);
+  if (bl_manifest_save(build->store, build->manifest, NULL)) return TRUE;
+  g_prefix_error(error,
+                 "checkpoint \"%s\" may or may not be there (run the same %s again): ", build->id,
+                 build->operation);
+  return FALSE;
+}
+
+/* Ends a build that failed after its manifest was written: *error is the reason, and is completed
+ * with what is left. */
+static void give_up(BlBuild *build, GError **error) {
+  g_autoptr(GError) lost = NULL;
+  if (!check_claim(build, &lost)) {
+    g_prefix_error(error, "%s; nothing more of \"%s\" was touched: ", lost->message, build->id);
+    return;
+  }
+  if (g_error_matches(*error, BL_ERROR, BL_ERROR_CANCELLED)) {
+    g_clear_error(error);
+    bl_error_set(error, BL_ERROR_CANCELLED,
+                 "%s of \"%s\" interrupted: what is done is kept (run the same %s again to go on, "
+                 "or \"ballast model delete %s\" to drop it)",
+                 build->operation, build->id, build->operation, build->id);
+    return;
+  }
+  if (!retract(build, error)) return;
+  guint64 n_left = bl_build_take_back(build->store, build->manifest);
+  if (n_left == 0) return;
+  char *text = g_strdup_printf(
+      "%s (and %" G_GUINT64_FORMAT
+      " objects of \"%s\" could not be removed: \"ballast model delete %s\" removes them)",
+      (*error)->message, n_left, build->id, build->id);
+  g_free((*error)->message);
+  (*error)->message = text;
+}
+
+gboolean bl_build_run(BlBuild *build, BlManifest *plan, const BlBuildWork *work, GError **error) {
+  g_autoptr(BlManifest) old = build->manifest;
+  build->manifest = plan;
+  if (!bl_build_clear_way(build->store, plan, old, build->is_unreadable, &build->may_be_there,
+                          build->job, error) ||
+      !check_claim(build, error) || !bl_manifest_save(build->store, plan, error))
+    return FALSE;
+  g_autoptr(GError) fault = NULL;
+  if (take_files(build, work, &fault) && check_stored(build, &fault) &&
+      publish(build, work, &fault))
+    return TRUE;
+  give_up(build, &fault);
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+static gboolean are_digests_equal(const BlManifest *manifest, const BlDigests *a,
+                                  const BlDigests *b) {
+  for (guint64 i = 0; i < manifest->n_files; i++) {
+    const guint32 *left = bl_digests_get(a, i), *right = bl_digests_get(b, i);
+    gsize n = (gsize)bl_digests_n_blocks(manifest->files[i].size) * sizeof *left;
+    if ((left == NULL) != (right == NULL) || (left != NULL && memcmp(left, right, n) != 0))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean mend_digests(BlBuild *build, gboolean *is_put, GError **error) {
+  g_autoptr(BlDigests) stored = bl_digests_load(build->store, build->manifest, NULL);
+  *is_put = stored == NULL || !are_digests_equal(build->manifest, stored, build->digests);
+  return !*is_put || bl_digests_save(build->store, build->manifest, build->digests, error);
+}
+
+gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digests_put,
+                       GError **error) {
+  build->may_be_there = TRUE;
+  return take_files(build, work, error) && check_stored(build, error) &&
+         check_claim(build, error) && mend_digests(build, digests_put, error) &&
+         bl_build_keep(build, error);
+}
+
+gboolean bl_build_keep(BlBuild *build, GError **error) {
+  BlKeyBuffer key;
+  return bl_store_adopt(build->store, bl_key_manifest(key, build->id), error) &&
+         bl_store_sync(build->store, error);
+}
+
+gboolean bl_build_set_ref(BlBuild *build, const char *model_id, const char *ref, gboolean always,
+                          GError **error) {
+  g_autoptr(GError) fault = NULL;
+  g_autofree char *now = bl_ref_get(build->store, model_id, ref, &fault);
+  if (now == NULL && fault != NULL) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
+  if (now != NULL && (!always || strcmp(now, build->id) == 0)) return TRUE;
+  if (now != NULL)
+    bl_job_note(build->job, BL_NOTE_INFO, "%s@%s now means \"%s\" (it meant \"%s\")", model_id, ref,
+                build->id, now);
+  return bl_ref_set(build->store, model_id, ref, build->id, error);
+}
