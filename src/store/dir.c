@@ -190,21 +190,19 @@ static const BlStoreOps dir_ops = {
     .open_fd = bl_dir_open_fd,
     .move = bl_dir_move,
     .clone_fd = bl_dir_clone_fd,
+    .share_fd = bl_dir_share_fd,
     .put_held = bl_dir_put_held,
+    .hold_shared = bl_dir_hold_shared,
     .hold_check = bl_dir_hold_check,
     .hold_free = bl_dir_hold_free,
     .is_held = bl_dir_is_held,
     .free_space = dir_free_space,
     .sweep = bl_dir_sweep,
+    .list_strays = bl_dir_list_strays,
+    .remove_stray = bl_dir_remove_stray,
+    .get_settings = bl_dir_get_settings,
+    .set_settings = bl_dir_set_settings,
 };
-
-/* Names of features this version knows, for each of the three lists: none yet. */
-static const char *find_unknown_feature(const json_t *features, const char *list) {
-  json_t *names = json_object_get(features, list), *name;
-  size_t i;
-  json_array_foreach(names, i, name) return json_is_string(name) ? json_string_value(name) : "?";
-  return NULL;
-}
 
 static gboolean read_format(BlDirStore *store, const char *data, gsize size, GError **error) {
   g_autofree char *what = g_strdup_printf("store %s: " BL_DIR_FILE, store->base.url);
@@ -221,15 +219,9 @@ static gboolean read_format(BlDirStore *store, const char *data, gsize size, GEr
                         " is not known to ballast " BALLAST_VERSION
                         ", which knows version %d (use a newer ballast)",
                         what, version, FORMAT_VERSION);
-  const json_t *features = json_object_get(json, "features");
-  const char *unknown = find_unknown_feature(features, "incompatible");
-  if (unknown != NULL)
-    return bl_error_set(error, BL_ERROR_UNSUPPORTED,
-                        "%s: the store needs the feature \"%s\", which ballast " BALLAST_VERSION
-                        " does not know (use a newer ballast)",
-                        what, unknown);
-  if (find_unknown_feature(features, "read_only_compatible") != NULL)
-    store->base.caps |= BL_STORE_IS_READ_ONLY;
+  gboolean is_read_only;
+  if (!bl_dir_check_features(json, what, &is_read_only, error)) return FALSE;
+  if (is_read_only) store->base.caps |= BL_STORE_IS_READ_ONLY;
   store->shared_group = strcmp(bl_json_find_string(json, "shared", "umask"), "group") == 0;
   return TRUE;
 }
@@ -268,7 +260,7 @@ static gboolean create_format(BlDirStore *store, GError **error) {
 gboolean bl_dir_is_store(int folder_fd) {
   g_autofree char *data = NULL;
   gsize size;
-  return bl_file_load(folder_fd, BL_DIR_FILE, 64 * 1024, &data, &size, NULL) &&
+  return bl_file_load(folder_fd, BL_DIR_FILE, BL_DIR_FILE_MAX, &data, &size, NULL) &&
          g_strstr_len(data, (gssize)size, "\"" FORMAT_NAME "\"") != NULL;
 }
 
@@ -276,7 +268,7 @@ static gboolean load_format(BlDirStore *store, gboolean *is_there, GError **erro
   g_autofree char *data = NULL;
   gsize size;
   g_autoptr(GError) fault = NULL;
-  *is_there = bl_file_load(store->root_fd, BL_DIR_FILE, 64 * 1024, &data, &size, &fault);
+  *is_there = bl_file_load(store->root_fd, BL_DIR_FILE, BL_DIR_FILE_MAX, &data, &size, &fault);
   if (*is_there) return read_format(store, data, size, error);
   if (g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
   if (g_error_matches(fault, BL_ERROR, BL_ERROR_INVALID)) fault->code = BL_ERROR_CORRUPT;
@@ -324,7 +316,7 @@ BlStore *bl_dir_store_open(const char *path, gboolean create, GError **error) {
   BlDirStore *store = g_new0(BlDirStore, 1);
   store->base.ops = &dir_ops;
   store->base.caps = BL_STORE_CAN_LIST | BL_STORE_CAN_OPEN_FD | BL_STORE_CAN_MOVE |
-                     BL_STORE_CAN_HOLD | BL_STORE_CAN_CLONE;
+                     BL_STORE_CAN_HOLD | BL_STORE_CAN_CLONE | BL_STORE_CAN_SHARE;
   store->path = g_strdup(path);
   g_autofree char *shown = bl_path_display(path);
   store->base.url = g_strconcat("file://", shown, NULL);

@@ -1,5 +1,8 @@
 /* What the parts of the local store share. Only store/dir*.c include it. */
 #pragma once
+#include <jansson.h>
+#include <sys/stat.h>
+
 #include "store/dir_name.h"
 #include "store/dir_publish.h"
 #include "store/store.h"
@@ -8,6 +11,7 @@
  * swept: it starts again, this often at most. */
 #define BL_DIR_MAX_TRIES 8
 #define BL_DIR_FILE "store.json"
+#define BL_DIR_FILE_MAX (64 * 1024) /* bytes; today's has some 150 */
 #define BL_DIR_TEMPORARY ".tmp-"
 
 typedef struct {
@@ -52,11 +56,13 @@ gboolean bl_dir_put(BlStore *store, const char *key, const void *data, gsize siz
 BlStoreWriter *bl_dir_writer_open(BlStore *store, const char *key, guint64 size_hint,
                                   BlPutFlags flags, GError **error);
 gboolean bl_dir_clone_fd(BlStore *store, const char *key, int fd, guint64 size, GError **error);
+gboolean bl_dir_share_fd(BlStore *store, const char *key, int fd, BlPutFlags flags, GError **error);
 gboolean bl_dir_adopt(BlStore *store, const char *key, GError **error);
 gboolean bl_dir_remove(BlStore *store, const char *key, GError **error);
 gboolean bl_dir_move(BlStore *store, const char *key, const char *new_key, GError **error);
 BlStoreHold *bl_dir_put_held(BlStore *store, const char *key, const void *data, gsize size,
                              GError **error);
+BlStoreHold *bl_dir_hold_shared(BlStore *store, const char *key, GError **error);
 gboolean bl_dir_hold_check(BlStoreHold *hold, GError **error);
 void bl_dir_hold_free(BlStoreHold *hold);
 
@@ -65,14 +71,30 @@ gboolean bl_dir_stat(BlStore *store, const char *key, BlObjectStat *object, GErr
 gboolean bl_dir_get(BlStore *store, const char *key, guint64 offset, void *data, gsize size,
                     gsize *got, GError **error);
 int bl_dir_open_fd(BlStore *store, const char *key, GError **error);
+/* What the system says of a file, as an object's. */
+BlObjectStat bl_dir_to_object(const struct stat *st);
+/* Whether locks of this file system prove anything; tried once. */
+gboolean bl_dir_locks_work(BlDirStore *store);
+gboolean bl_dir_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);
+
+/* dir_list.c */
 gboolean bl_dir_list(BlStore *store, const char *prefix, BlKeyFunc func, gpointer user,
                      GError **error);
 gboolean bl_dir_list_folders(BlStore *store, const char *prefix, BlFolderFunc func, gpointer user,
                              GError **error);
-gboolean bl_dir_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);
 /* UNSUPPORTED where the folder is there only by way of a link, or of a file system that takes
  * another spelling for it: two prefixes would then share one folder, and what is done to one would
  * harm the other. */
 gboolean bl_dir_check_own_name(BlDirStore *store, const char *folder, GError **error);
 /* Removes the temporaries in the folder that the prefix names. */
 gboolean bl_dir_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
+gboolean bl_dir_list_strays(BlStore *store, BlStrayFunc func, gpointer user, GError **error);
+gboolean bl_dir_remove_stray(BlStore *store, const BlStray *stray, GError **error);
+
+/* dir_settings.c */
+/* What store.json says of the features: UNSUPPORTED where the store needs one that is not known;
+ * *is_read_only where one is not known that writers must know. */
+gboolean bl_dir_check_features(const json_t *format, const char *what, gboolean *is_read_only,
+                               GError **error);
+gboolean bl_dir_get_settings(BlStore *store, BlStoreSettings *settings, GError **error);
+gboolean bl_dir_set_settings(BlStore *store, const BlStoreSettings *settings, GError **error);

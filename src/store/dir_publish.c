@@ -83,7 +83,14 @@ BlHoldState bl_lock_test(int fd) {
 }
 
 gboolean bl_lock_self_test(int dir_fd, const char *name) {
-  bl_autofd a = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
-  bl_autofd b = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
-  return a >= 0 && b >= 0 && bl_lock_take(a, FALSE) && bl_lock_test(b) == BL_HOLD_HELD;
+  /* The file may be replaced between the two looks: then there is nothing to compare. */
+  for (int i = 0; i < 8; i++) {
+    bl_autofd a = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
+    bl_autofd b = bl_openat(dir_fd, name, O_RDONLY | O_CLOEXEC, 0);
+    struct stat of_a, of_b;
+    if (a < 0 || b < 0 || fstat(a, &of_a) != 0 || fstat(b, &of_b) != 0) return FALSE;
+    if (of_a.st_ino != of_b.st_ino) continue;
+    return bl_lock_take(a, FALSE) && bl_lock_test(b) == BL_HOLD_HELD;
+  }
+  return FALSE;
 }

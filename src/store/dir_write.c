@@ -16,6 +16,13 @@
 #include "base/file.h"
 #include "store/dir_impl.h"
 
+typedef char TemporaryName[64];
+
+static void name_temporary(BlDirStore *store, TemporaryName name) {
+  g_snprintf(name, sizeof(TemporaryName), BL_DIR_TEMPORARY "%s-%d", store->token,
+             g_atomic_int_add(&store->n_temporaries, 1));
+}
+
 /* An object on its way: folder open, temporary written. */
 typedef struct {
   BlDirStore *store;
@@ -23,7 +30,7 @@ typedef struct {
   BlDirName name;
   int folder_fd;
   int fd;
-  char temporary[64];
+  TemporaryName temporary;
   gboolean is_published;
 } Draft;
 
@@ -32,7 +39,7 @@ static gboolean make_folders(BlDirStore *store, const char *path) {
   for (char *slash = strchr(part, '/');; slash = strchr(slash + 1, '/')) {
     if (slash != NULL) *slash = '\0';
     if (mkdirat(store->root_fd, part, 0777) == 0) {
-      if (store->shared_group) (void)fchmodat(store->root_fd, part, 02775, 0);
+      if (g_atomic_int_get(&store->shared_group)) (void)fchmodat(store->root_fd, part, 02775, 0);
     } else if (errno != EEXIST && errno != ENOENT) {
       return FALSE;
     }
@@ -76,11 +83,10 @@ static gboolean draft_open(Draft *draft, BlDirStore *store, const char *key, GEr
   for (int i = 0;; i++) {
     draft->folder_fd = open_folder(store, draft->name.folder, TRUE, error);
     if (draft->folder_fd < 0) break;
-    g_snprintf(draft->temporary, sizeof draft->temporary, ".tmp-%s-%d", store->token,
-               g_atomic_int_add(&store->n_temporaries, 1));
+    name_temporary(store, draft->temporary);
     draft->fd =
         bl_openat(draft->folder_fd, draft->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (draft->fd >= 0 && (!store->shared_group || fchmod(draft->fd, 0444) == 0)) return TRUE;
+    if (draft->fd >= 0 && (!g_atomic_int_get(&store->shared_group) || fchmod(draft->fd, 0444) == 0)) return TRUE;
     if (errno != ENOENT || i == BL_DIR_MAX_TRIES) {
       bl_dir_set_error(error, errno == ENOENT ? EIO : errno, store, "write", key);
       break;
@@ -230,6 +236,83 @@ gboolean bl_dir_clone_fd(BlStore *base, const char *key, int fd, guint64 size, G
   return ok;
 }
 
+/* Whether an errno of linkat says that this file cannot get a name there, though it could be
+ * written: too many names, no such thing on this file system, another user's file
+ * (fs.protected_hardlinks), another file system. */
+static gboolean means_no_link(int errnum) {
+  return errnum == EMLINK || errnum == EPERM || errnum == EACCES || errnum == EXDEV ||
+         errnum == EOPNOTSUPP || errnum == ENOSYS || errnum == EINVAL;
+}
+
+/* Gives the file one more name, the object's. 0 or an errno. */
+static int link_file(BlDirStore *store, const char *file, int folder_fd, const BlDirName *name,
+                     BlPutFlags flags) {
+  TemporaryName temporary;
+  if (!(flags & BL_PUT_REPLACE))
+    return linkat(AT_FDCWD, file, folder_fd, name->name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  name_temporary(store, temporary);
+  if (linkat(AT_FDCWD, file, folder_fd, temporary, AT_SYMLINK_FOLLOW) != 0) return errno;
+  int errnum = renameat(folder_fd, temporary, folder_fd, name->name) == 0 ? 0 : errno;
+  /* Where both are names of one file already, rename does nothing, with success. */
+  (void)unlinkat(folder_fd, temporary, 0);
+  return errnum;
+}
+
+static gboolean has_no_name(int fd) {
+  struct stat st;
+  return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* As bl_dir_share_fd, by a link alone. *is_over: there is nothing more to try. */
+static gboolean share_by_link(BlDirStore *store, const char *key, int fd, BlPutFlags flags,
+                              gboolean *is_over, GError **error) {
+  BlDirName name;
+  char file[64];
+  g_snprintf(file, sizeof file, "/proc/self/fd/%d", fd);
+  *is_over = TRUE;
+  if (!bl_dir_name_from_key(key, &name, error)) return FALSE;
+  if ((flags & BL_PUT_DURABLE) && !bl_fsync(fd, key, error)) return FALSE;
+  for (int i = 0; i < BL_DIR_MAX_TRIES; i++) {
+    struct stat st;
+    bl_autofd folder_fd = open_folder(store, name.folder, TRUE, error);
+    if (folder_fd < 0) return FALSE;
+    int errnum = has_no_name(fd) ? ENOENT : link_file(store, file, folder_fd, &name, flags);
+    if (errnum == ENOENT && has_no_name(fd))
+      return bl_error_set(error, BL_ERROR_NOT_FOUND,
+                          "store %s: the file to share as \"%s\" was removed", store->base.url,
+                          key);
+    if (errnum == ENOENT && lstat(file, &st) == 0) continue; /* the folder or temporary is gone */
+    if (errnum == ENOENT || means_no_link(errnum)) break;
+    if (errnum != 0) return bl_dir_set_error(error, errnum, store, "share", key);
+    if (flags & BL_PUT_DURABLE) return bl_dir_sync_folder(store, name.folder, error);
+    if (flags & BL_PUT_VOLATILE) return TRUE;
+    /* Its bytes may be another process's, not durable yet. */
+    bl_autofd kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (kept < 0) return bl_dir_set_error(error, errno, store, "share", key);
+    return bl_dir_mark_object(store, name.folder, folder_fd, &kept, error);
+  }
+  *is_over = FALSE;
+  return FALSE;
+}
+
+gboolean bl_dir_share_fd(BlStore *base, const char *key, int fd, BlPutFlags flags, GError **error) {
+  BlDirStore *store = bl_dir(base);
+  gboolean is_over;
+  if (!bl_dir_check_writable(store, error)) return FALSE;
+  if (share_by_link(store, key, fd, flags, &is_over, error)) return TRUE;
+  if (is_over) return FALSE;
+  Draft draft;
+  if (!draft_open(&draft, store, key, error)) return FALSE;
+  gboolean is_lost = FALSE, is_cloned = ioctl(draft.fd, FICLONE, fd) == 0;
+  gboolean ok = is_cloned && draft_publish(&draft, flags, &is_lost, error);
+  draft_clear(&draft);
+  if (ok) return TRUE;
+  if (is_lost) g_clear_error(error);
+  if (is_cloned && !is_lost) return FALSE;
+  return bl_error_set(error, BL_ERROR_UNSUPPORTED, "store %s cannot share the bytes of \"%s\"",
+                      base->url, key);
+}
+
 gboolean bl_dir_adopt(BlStore *base, const char *key, GError **error) {
   BlDirStore *store = bl_dir(base);
   BlDirName name;
@@ -282,6 +365,14 @@ typedef struct {
   char *key;
 } DirHold;
 
+static BlStoreHold *hold_new(BlStore *base, const char *key, int *fd) {
+  DirHold *hold = g_new0(DirHold, 1);
+  hold->base.store = base;
+  hold->fd = bl_fd_steal(fd);
+  hold->key = g_strdup(key);
+  return &hold->base;
+}
+
 /* Whether the draft's folder still has its name: a delete may have removed it, another put made it
  * again. */
 static gboolean is_folder_there(const Draft *draft) {
@@ -312,12 +403,9 @@ BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, g
     }
     if (fault == NULL) {
       draft.is_published = TRUE;
-      DirHold *hold = g_new0(DirHold, 1);
-      hold->base.store = base;
-      hold->fd = bl_fd_steal(&draft.fd);
-      hold->key = g_strdup(key);
+      BlStoreHold *hold = hold_new(base, key, &draft.fd);
       draft_clear(&draft);
-      return &hold->base;
+      return hold;
     }
     draft_clear(&draft);
     if (errnum != ENOENT || i == BL_DIR_MAX_TRIES) {
@@ -327,20 +415,55 @@ BlStoreHold *bl_dir_put_held(BlStore *base, const char *key, const void *data, g
   }
 }
 
+/* Whether the key leads to the file; FALSE without error where it leads elsewhere or nowhere. */
+static gboolean leads_to(BlStore *base, const char *key, int fd, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  bl_autofd there_fd = bl_dir_open_fd(base, key, &fault);
+  struct stat ours, there;
+  if (there_fd >= 0 && (fstat(fd, &ours) != 0 || fstat(there_fd, &there) != 0))
+    return bl_dir_set_error(error, errno, bl_dir(base), "look at", key);
+  if (there_fd >= 0) return ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+    g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+/* After the lock is there a second look: what was opened may have been replaced or removed before
+ * it, and who asked then saw it free. */
+BlStoreHold *bl_dir_hold_shared(BlStore *base, const char *key, GError **error) {
+  for (int i = 0; i < BL_DIR_MAX_TRIES; i++) {
+    bl_autofd fd = bl_dir_open_fd(base, key, error);
+    if (fd < 0) return NULL;
+    gboolean locks_work = bl_dir_locks_work(bl_dir(base));
+    if (!locks_work || !bl_lock_take(fd, FALSE)) {
+      gboolean is_other = locks_work && (errno == EAGAIN || errno == EACCES);
+      bl_error_set(error, is_other ? BL_ERROR_BUSY : BL_ERROR_UNSUPPORTED,
+                   is_other ? "store %s: \"%s\" is held by its owner alone"
+                            : "store %s: cannot hold \"%s\": locks prove nothing here",
+                   base->url, key);
+      return NULL;
+    }
+    g_autoptr(GError) fault = NULL;
+    if (leads_to(base, key, fd, &fault)) return hold_new(base, key, &fd);
+    if (fault != NULL) {
+      g_propagate_error(error, g_steal_pointer(&fault));
+      return NULL;
+    }
+  }
+  bl_error_set(error, BL_ERROR_BUSY, "store %s: \"%s\" changes too often to be held", base->url,
+               key);
+  return NULL;
+}
+
 gboolean bl_dir_hold_check(BlStoreHold *base, GError **error) {
   DirHold *hold = (DirHold *)base;
   g_autoptr(GError) fault = NULL;
-  bl_autofd fd = bl_dir_open_fd(base->store, hold->key, &fault);
-  if (fd < 0 && !g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return FALSE;
-  }
-  struct stat ours, there;
-  if (fd >= 0 && (fstat(hold->fd, &ours) != 0 || fstat(fd, &there) != 0))
-    return bl_dir_set_error(error, errno, bl_dir(base->store), "look at", hold->key);
-  if (fd >= 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) return TRUE;
-  return bl_error_set(error, BL_ERROR_BUSY, "store %s: \"%s\" was taken over by another process",
-                      base->store->url, hold->key);
+  if (leads_to(base->store, hold->key, hold->fd, &fault)) return TRUE;
+  if (fault == NULL)
+    return bl_error_set(error, BL_ERROR_BUSY, "store %s: \"%s\" was taken over by another process",
+                        base->store->url, hold->key);
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
 }
 
 void bl_dir_hold_free(BlStoreHold *base) {

@@ -6,15 +6,29 @@
 #include "base/file.h"
 
 static const char *const op_names[BL_FAULT_N_OPS] = {
-    [BL_FAULT_STAT] = "stat",         [BL_FAULT_GET] = "get",
-    [BL_FAULT_PUT] = "put",           [BL_FAULT_WRITER_OPEN] = "writer-open",
-    [BL_FAULT_WRITE] = "write",       [BL_FAULT_COMMIT] = "commit",
-    [BL_FAULT_SYNC] = "sync",         [BL_FAULT_REMOVE] = "remove",
-    [BL_FAULT_LIST] = "list",         [BL_FAULT_OPEN_FD] = "open-fd",
-    [BL_FAULT_MOVE] = "move",         [BL_FAULT_CLONE] = "clone",
-    [BL_FAULT_PUT_HELD] = "put-held", [BL_FAULT_HOLD_CHECK] = "hold-check",
-    [BL_FAULT_IS_HELD] = "is-held",   [BL_FAULT_FREE_SPACE] = "free-space",
-    [BL_FAULT_SWEEP] = "sweep",       [BL_FAULT_ADOPT] = "adopt",
+    [BL_FAULT_STAT] = "stat",
+    [BL_FAULT_GET] = "get",
+    [BL_FAULT_PUT] = "put",
+    [BL_FAULT_WRITER_OPEN] = "writer-open",
+    [BL_FAULT_WRITE] = "write",
+    [BL_FAULT_COMMIT] = "commit",
+    [BL_FAULT_SYNC] = "sync",
+    [BL_FAULT_REMOVE] = "remove",
+    [BL_FAULT_LIST] = "list",
+    [BL_FAULT_OPEN_FD] = "open-fd",
+    [BL_FAULT_MOVE] = "move",
+    [BL_FAULT_CLONE] = "clone",
+    [BL_FAULT_PUT_HELD] = "put-held",
+    [BL_FAULT_HOLD_CHECK] = "hold-check",
+    [BL_FAULT_IS_HELD] = "is-held",
+    [BL_FAULT_FREE_SPACE] = "free-space",
+    [BL_FAULT_SWEEP] = "sweep",
+    [BL_FAULT_ADOPT] = "adopt",
+    [BL_FAULT_SHARE] = "share",
+    [BL_FAULT_HOLD_SHARED] = "hold-shared",
+    [BL_FAULT_LIST_STRAYS] = "list-strays",
+    [BL_FAULT_REMOVE_STRAY] = "remove-stray",
+    [BL_FAULT_SETTINGS] = "settings",
 };
 
 typedef struct {
@@ -229,16 +243,33 @@ static gboolean fault_clone_fd(BlStore *base, const char *key, int fd, guint64 s
   return TRUE;
 }
 
+static gboolean fault_share_fd(BlStore *base, const char *key, int fd, BlPutFlags flags,
+                               GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_SHARE, key, error) &&
+         bl_store_share_fd(store->inner, key, fd, flags, error);
+}
+
+static BlStoreHold *hold_new(BlStore *base, BlStoreHold *inner, const char *key) {
+  if (inner == NULL) return NULL;
+  FaultHold *hold = g_new(FaultHold, 1);
+  *hold = (FaultHold){{base}, inner, g_strdup(key)};
+  return &hold->hold;
+}
+
 static BlStoreHold *fault_put_held(BlStore *base, const char *key, const void *data, gsize size,
                                    GError **error) {
   FaultStore *store = fault_store(base);
   if (!enter(store, BL_FAULT_PUT_HELD, key, error)) return NULL;
   BlStoreHold *inner = bl_store_put_held(store->inner, key, data, size, error);
-  if (inner == NULL) return NULL;
-  count_bytes(store, BL_FAULT_PUT_HELD, size);
-  FaultHold *hold = g_new(FaultHold, 1);
-  *hold = (FaultHold){{base}, inner, g_strdup(key)};
-  return &hold->hold;
+  if (inner != NULL) count_bytes(store, BL_FAULT_PUT_HELD, size);
+  return hold_new(base, inner, key);
+}
+
+static BlStoreHold *fault_hold_shared(BlStore *base, const char *key, GError **error) {
+  FaultStore *store = fault_store(base);
+  if (!enter(store, BL_FAULT_HOLD_SHARED, key, error)) return NULL;
+  return hold_new(base, bl_store_hold_shared(store->inner, key, error), key);
 }
 
 static gboolean fault_hold_check(BlStoreHold *base, GError **error) {
@@ -272,6 +303,30 @@ static gboolean fault_sweep(BlStore *base, const char *prefix, guint *n_removed,
          bl_store_sweep(store->inner, prefix, n_removed, error);
 }
 
+static gboolean fault_list_strays(BlStore *base, BlStrayFunc func, gpointer user, GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_LIST_STRAYS, "", error) &&
+         bl_store_list_strays(store->inner, func, user, error);
+}
+
+static gboolean fault_remove_stray(BlStore *base, const BlStray *stray, GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_REMOVE_STRAY, stray->path, error) &&
+         bl_store_remove_stray(store->inner, stray, error);
+}
+
+static gboolean fault_get_settings(BlStore *base, BlStoreSettings *settings, GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_SETTINGS, "", error) &&
+         bl_store_get_settings(store->inner, settings, error);
+}
+
+static gboolean fault_set_settings(BlStore *base, const BlStoreSettings *settings, GError **error) {
+  FaultStore *store = fault_store(base);
+  return enter(store, BL_FAULT_SETTINGS, "", error) &&
+         bl_store_set_settings(store->inner, settings, error);
+}
+
 BlStore *bl_fault_store_new(BlStore *inner) {
   static const BlStoreOps ops = {
       .scheme = "fault",
@@ -292,12 +347,18 @@ BlStore *bl_fault_store_new(BlStore *inner) {
       .open_fd = fault_open_fd,
       .move = fault_move,
       .clone_fd = fault_clone_fd,
+      .share_fd = fault_share_fd,
       .put_held = fault_put_held,
+      .hold_shared = fault_hold_shared,
       .hold_check = fault_hold_check,
       .hold_free = fault_hold_free,
       .is_held = fault_is_held,
       .free_space = fault_free_space,
       .sweep = fault_sweep,
+      .list_strays = fault_list_strays,
+      .remove_stray = fault_remove_stray,
+      .get_settings = fault_get_settings,
+      .set_settings = fault_set_settings,
   };
   FaultStore *store = g_new0(FaultStore, 1);
   store->store = (BlStore){&ops, inner->caps, g_strconcat("fault::", inner->url, NULL)};

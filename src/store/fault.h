@@ -9,11 +9,19 @@
  *   fault:op=put,n=3,error=no-space,times=1:file:///path
  *
  *   op=WORD       the calls meant: stat get put writer-open write commit sync remove list open-fd
- * move clone put-held hold-check is-held free-space sweep adopt, or any (the default) n=N the first
- * of them that is hit (default 1) times=N       how many are hit from there on; 0, the default, is
- * every one error=WORD    how they fail: a name of docs/errors.md; without it they do not
- * delay-ms=N    how long they wait first counts=PATH   when the store is closed, a line "WORD CALLS
- * BYTES" for each op that was called is appended there
+ *                 move clone put-held hold-check is-held free-space sweep adopt share hold-shared
+ *                 list-strays remove-stray settings, or any (the default)
+ *
+ *   n=N           the first of them that is hit (default 1)
+ *
+ *   times=N       how many are hit from there on; 0, the default, is every one
+ *
+ *   error=WORD    how they fail: a name of docs/errors.md; without it they do not
+ *
+ *   delay-ms=N    how long they wait first
+ *
+ *   counts=PATH   when the store is closed, a line "WORD CALLS BYTES" for each op that was called
+ *                 is appended there
  *
  * Options are separated by ",", and ":" ends them; a PATH has neither. */
 #pragma once
@@ -39,6 +47,11 @@ typedef enum {
   BL_FAULT_FREE_SPACE,
   BL_FAULT_SWEEP,
   BL_FAULT_ADOPT,
+  BL_FAULT_SHARE,
+  BL_FAULT_HOLD_SHARED,
+  BL_FAULT_LIST_STRAYS,
+  BL_FAULT_REMOVE_STRAY,
+  BL_FAULT_SETTINGS, /* get_settings and set_settings */
   BL_FAULT_N_OPS,
   BL_FAULT_ANY = BL_FAULT_N_OPS,
 } BlFaultOp;

@@ -17,7 +17,9 @@
 /* Counted by GLib (g_atomic_rc_box). */
 typedef struct {
   GBytes *bytes;
-  gboolean is_held; /* under the table's lock; goes with the object when it is moved */
+  /* Under the table's lock; they go with the object when it is moved. */
+  guint n_holds;
+  gboolean is_exclusive; /* the hold is its putter's */
 } Object;
 
 typedef struct {
@@ -283,7 +285,8 @@ static BlStoreHold *memory_put_held(BlStore *base, const char *key, const void *
   MemoryStore *store = memory_store(base);
   if (!check_writable(store, error)) return NULL;
   Object *object = object_new(g_bytes_new(data, size));
-  object->is_held = TRUE;
+  object->n_holds = 1;
+  object->is_exclusive = TRUE;
   g_autofree MemoryHold *hold = g_new0(MemoryHold, 1);
   hold->hold.store = base;
   hold->object = g_atomic_rc_box_acquire(object);
@@ -293,6 +296,24 @@ static BlStoreHold *memory_put_held(BlStore *base, const char *key, const void *
   }
   hold->key = g_strdup(key);
   return &g_steal_pointer(&hold)->hold;
+}
+
+static BlStoreHold *memory_hold_shared(BlStore *base, const char *key, GError **error) {
+  MemoryStore *store = memory_store(base);
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&store->table->lock);
+  Object *object = g_hash_table_lookup(store->table->objects, key);
+  if (object == NULL || object->is_exclusive) {
+    if (object == NULL)
+      fail_missing(store, key, error);
+    else
+      bl_error_set(error, BL_ERROR_BUSY, "store %s: \"%s\" is held by its owner alone", base->url,
+                   key);
+    return NULL;
+  }
+  object->n_holds++;
+  MemoryHold *hold = g_new(MemoryHold, 1);
+  *hold = (MemoryHold){{base}, g_strdup(key), g_atomic_rc_box_acquire(object)};
+  return &hold->hold;
 }
 
 static gboolean memory_hold_check(BlStoreHold *base, GError **error) {
@@ -308,7 +329,7 @@ static void memory_hold_free(BlStoreHold *base) {
   MemoryHold *hold = (MemoryHold *)base;
   Table *table = memory_store(base->store)->table;
   g_mutex_lock(&table->lock);
-  hold->object->is_held = FALSE;
+  if (--hold->object->n_holds == 0) hold->object->is_exclusive = FALSE;
   g_mutex_unlock(&table->lock);
   object_unref(hold->object);
   g_free(hold->key);
@@ -320,7 +341,7 @@ static gboolean memory_is_held(BlStore *base, const char *key, BlHoldState *stat
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&store->table->lock);
   const Object *object = g_hash_table_lookup(store->table->objects, key);
   if (object == NULL) return fail_missing(store, key, error);
-  *state = object->is_held ? BL_HOLD_HELD : BL_HOLD_FREE;
+  *state = object->n_holds > 0 ? BL_HOLD_HELD : BL_HOLD_FREE;
   return TRUE;
 }
 
@@ -346,6 +367,7 @@ static BlStore *store_new(Table *table, BlStoreCaps caps, const char *name) {
       .open_fd = memory_open_fd,
       .move = memory_move,
       .put_held = memory_put_held,
+      .hold_shared = memory_hold_shared,
       .hold_check = memory_hold_check,
       .hold_free = memory_hold_free,
       .is_held = memory_is_held,

@@ -255,8 +255,9 @@ gboolean bl_store_share_fd(BlStore *store, const char *key, int fd, BlPutFlags f
 BlStoreHold *bl_store_put_held(BlStore *store, const char *key, const void *data, gsize size,
                                GError **error);
 /* Holds an object that is there, together with any number of others, until bl_store_hold_free or
- * the process's end: bl_store_is_held then says HELD. Needs only the right to read. NULL with
- * UNSUPPORTED where locks prove nothing. */
+ * the process's end: bl_store_is_held then says HELD, to this process too. Needs only the right to
+ * read. A hold is on the bytes: objects that share a file are held together. NULL with UNSUPPORTED
+ * where locks prove nothing, with BUSY where the one who put it holds it alone. */
 BlStoreHold *bl_store_hold_shared(BlStore *store, const char *key, GError **error);
 /* FALSE with BUSY when the object under the key is no longer the one that was put (it was taken
  * over). */
