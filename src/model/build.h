@@ -69,16 +69,19 @@ gboolean bl_build_plan_finish(BlManifest *plan, const char *operation, GError **
  * lost: nothing more is touched. */
 gboolean bl_build_run(BlBuild *build, BlManifest *plan, const BlBuildWork *work, GError **error);
 /* Takes the files of the READY checkpoint that stands there; take_file puts what is bad. Its
- * manifest stays. */
-gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, GError **error);
-/* BUSY once the claim is not ours any more. */
-gboolean bl_build_check(BlBuild *build, GError **error);
-
+ * manifest stays. *digests_put: the stored block digests were others, or none, and were replaced.
+ */
+gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digests_put,
+                       GError **error);
+/* Makes the READY manifest that stands there durable: whoever put it may have been killed right
+ * after it was visible. */
+gboolean bl_build_keep(BlBuild *build, GError **error);
 /* What take_file found: the file's SHA-256, and the CRCs of its blocks (copied; none of an empty
  * file). */
 void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],
                           const guint32 *crcs, gsize n_crcs);
 
-/* The manifest's revision of its model now means this checkpoint. always: also where it means
- * another one, which is noted. */
-gboolean bl_build_set_ref(BlBuild *build, gboolean always, GError **error);
+/* The model's ref now means this checkpoint. always: also where it means another one, which is
+ * noted. */
+gboolean bl_build_set_ref(BlBuild *build, const char *model_id, const char *ref, gboolean always,
+                          GError **error);

@@ -21,6 +21,7 @@
 
 typedef struct {
   BlImportFiles *files;
+  BlBuild *build;
   guint64 index;
   const BlManifestFile *record;
   int fd;          /* of the source */
@@ -59,12 +60,12 @@ static gssize read_source(gpointer user, void *data, gsize size, GError **error)
 
 static gboolean open_chunk(Work *work, GError **error) {
   char key[BL_KEY_MAX];
-  BlImportFiles *files = work->files;
+  BlBuild *build = work->build;
   work->chunk_left = bl_manifest_chunk_size(work->record, work->chunk);
   if (work->is_good != NULL && work->is_good[work->chunk]) return TRUE;
-  bl_manifest_chunk_key(files->manifest, work->record, work->chunk, key);
-  BlPutFlags flags = files->may_be_there ? BL_PUT_REPLACE : 0;
-  work->writer = bl_store_writer_open(files->store, key, work->chunk_left, flags, error);
+  bl_manifest_chunk_key(build->manifest, work->record, work->chunk, key);
+  BlPutFlags flags = build->may_be_there ? BL_PUT_REPLACE : 0;
+  work->writer = bl_store_writer_open(build->store, key, work->chunk_left, flags, error);
   return work->writer != NULL;
 }
 
@@ -105,7 +106,7 @@ static gboolean write_file(Work *work, GError **error) {
   work->chunk = 0;
   work->chunk_left = 0;
   bl_hasher_reset(work->hasher);
-  gboolean ok = bl_transfer_run(work->transfer, &plan, work->files->job, NULL, error);
+  gboolean ok = bl_transfer_run(work->transfer, &plan, work->build->job, NULL, error);
   g_clear_pointer(&work->writer, bl_store_writer_free);
   if (ok && work->chunk < work->record->n_chunks) ok = set_changed(work, error);
   return ok;
@@ -127,14 +128,15 @@ static gssize read_object(gpointer user, void *data, gsize size, GError **error)
  */
 static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
   BlImportFiles *files = work->files;
+  BlBuild *build = work->build;
   char key[BL_KEY_MAX];
   *is_done = FALSE;
-  if (files->may_be_there || work->record->n_chunks != 1 || work->record->size < CLONE_SIZE ||
-      !bl_store_can(files->store, BL_STORE_CAN_CLONE) || g_atomic_int_get(&files->cannot_clone))
+  if (build->may_be_there || work->record->n_chunks != 1 || work->record->size < CLONE_SIZE ||
+      !bl_store_can(build->store, BL_STORE_CAN_CLONE) || g_atomic_int_get(&files->cannot_clone))
     return TRUE;
-  bl_manifest_chunk_key(files->manifest, work->record, 0, key);
+  bl_manifest_chunk_key(build->manifest, work->record, 0, key);
   g_autoptr(GError) fault = NULL;
-  if (!bl_store_clone_fd(files->store, key, work->fd, work->record->size, &fault)) {
+  if (!bl_store_clone_fd(build->store, key, work->fd, work->record->size, &fault)) {
     if (!g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED)) {
       g_propagate_error(error, g_steal_pointer(&fault));
       return FALSE;
@@ -142,14 +144,14 @@ static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
     g_atomic_int_set(&files->cannot_clone, TRUE);
     return TRUE;
   }
-  ObjectStream stream = {.fd = bl_store_open_fd(files->store, key, error)};
+  ObjectStream stream = {.fd = bl_store_open_fd(build->store, key, error)};
   if (stream.fd < 0) return FALSE;
   BlTransferPlan plan = {.read = read_object,
                          .read_user = &stream,
                          .size = work->record->size,
                          .hasher = work->hasher};
   bl_hasher_reset(work->hasher);
-  *is_done = bl_transfer_run(work->transfer, &plan, files->job, &work->n_written, error);
+  *is_done = bl_transfer_run(work->transfer, &plan, build->job, &work->n_written, error);
   close(stream.fd);
   if (!*is_done) prefix_file(work, "reading back", error);
   return *is_done;
@@ -159,7 +161,7 @@ static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
 static gboolean is_chunk_equal(Work *work, const char *key, guint64 offset, const guint8 *bytes,
                                gsize size, guint8 *scratch) {
   gsize got;
-  return bl_store_get(work->files->store, key, offset, scratch, size, &got, NULL) && got == size &&
+  return bl_store_get(work->build->store, key, offset, scratch, size, &got, NULL) && got == size &&
          memcmp(scratch, bytes, size) == 0;
 }
 
@@ -170,22 +172,22 @@ static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GErro
   bl_hasher_reset(work->hasher);
   for (guint32 c = 0; c < work->record->n_chunks; c++) {
     guint64 chunk_size = bl_manifest_chunk_size(work->record, c), object_size;
-    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
+    bl_manifest_chunk_key(work->build->manifest, work->record, c, key);
     gboolean is_good =
-        bl_store_size(work->files->store, key, &object_size, NULL) && object_size == chunk_size;
+        bl_store_size(work->build->store, key, &object_size, NULL) && object_size == chunk_size;
     for (guint64 done = 0; done < chunk_size;) {
-      if (!bl_job_check(work->files->job, error)) return FALSE;
+      if (!bl_job_check(work->build->job, error)) return FALSE;
       gsize want = (gsize)MIN(chunk_size - done, COMPARE_SIZE);
       gssize n = read_source(work, bytes, want, error);
       if (n < 0) return FALSE;
       if ((gsize)n != want) return set_changed(work, error);
       bl_hasher_update(work->hasher, bytes, want);
-      bl_job_add_bytes(work->files->job, want);
+      bl_job_add_bytes(work->build->job, want);
       is_good = is_good && is_chunk_equal(work, key, done, bytes, want, scratch);
       done += want;
     }
     /* Whoever put it may have been killed before it was durable. */
-    if (is_good && !bl_store_adopt(work->files->store, key, error)) return FALSE;
+    if (is_good && !bl_store_adopt(work->build->store, key, error)) return FALSE;
     work->is_good[c] = is_good;
   }
   return TRUE;
@@ -196,8 +198,8 @@ static gboolean has_chunks(const Work *work) {
   char key[BL_KEY_MAX];
   guint64 size;
   for (guint32 c = 0; c < work->record->n_chunks; c++) {
-    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
-    if (bl_store_size(work->files->store, key, &size, NULL)) return TRUE;
+    bl_manifest_chunk_key(work->build->manifest, work->record, c, key);
+    if (bl_store_size(work->build->store, key, &size, NULL)) return TRUE;
   }
   return FALSE;
 }
@@ -205,11 +207,11 @@ static gboolean has_chunks(const Work *work) {
 /* *is_done: every chunk was there and right. */
 static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
   *is_done = FALSE;
-  if (!work->files->may_be_there) return TRUE;
+  if (!work->build->may_be_there) return TRUE;
   g_free(work->is_good);
   work->is_good = NULL;
   /* A READY checkpoint's source is hashed before anything of it is written. */
-  if (!work->files->manifest->is_ready && !has_chunks(work)) return TRUE;
+  if (!work->build->manifest->is_ready && !has_chunks(work)) return TRUE;
   work->is_good = g_new0(guint8, work->record->n_chunks + 1);
   g_autofree guint8 *bytes = g_malloc(COMPARE_SIZE), *scratch = g_malloc(COMPARE_SIZE);
   if (!compare_chunks(work, bytes, scratch, error)) return FALSE;
@@ -219,26 +221,26 @@ static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
 
 /* Whether the hasher, which is finished, saw the bytes that a READY manifest names. */
 static gboolean check_same(const Work *work, const guint8 *sha256, GError **error) {
-  if (!work->files->manifest->is_ready || memcmp(sha256, work->record->sha256, BL_SHA256_SIZE) == 0)
+  if (!work->build->manifest->is_ready || memcmp(sha256, work->record->sha256, BL_SHA256_SIZE) == 0)
     return TRUE;
   g_autofree char *shown = bl_path_display(work->record->path);
   return bl_error_set(
       error, BL_ERROR_EXISTS,
       "checkpoint \"%s\" is there with other content: file \"%s\" differs from the source's "
       "(import under another id with --checkpoint-id, or delete it first)",
-      work->files->manifest->checkpoint_id, shown);
+      work->build->manifest->checkpoint_id, shown);
 }
 
 /* One pass over the file. */
 static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
   gboolean is_done;
   if (!compare_file(work, &is_done, error)) return FALSE;
-  if (is_done || work->files->manifest->is_ready) {
+  if (is_done || work->build->manifest->is_ready) {
     bl_hasher_finish(work->hasher, sha256);
     if (!check_same(work, sha256, error)) return FALSE;
     if (is_done) return TRUE;
   }
-  if (work->is_good != NULL) bl_job_add_total(work->files->job, work->record->size);
+  if (work->is_good != NULL) bl_job_add_total(work->build->job, work->record->size);
   if (!clone_file(work, &is_done, error)) return FALSE;
   if (!is_done && !write_file(work, error)) return FALSE;
   bl_hasher_finish(work->hasher, sha256);
@@ -249,26 +251,23 @@ static void report(Work *work, const guint8 *sha256) {
   BlImportFiles *files = work->files;
   gsize n_crcs;
   const guint32 *crcs = bl_hasher_crcs(work->hasher, &n_crcs);
+  gboolean is_written =
+      work->n_written > 0 || (work->record->size == 0 && !work->build->may_be_there);
   g_mutex_lock(&files->lock);
-  BlManifestFile *record = &files->manifest->files[work->index];
-  memcpy(record->sha256, sha256, BL_SHA256_SIZE);
-  record->has_sha256 = TRUE;
-  if (n_crcs > 0) bl_digests_set(files->digests, work->index, crcs, n_crcs);
   files->n_bytes_written += work->n_written;
-  gboolean is_written = work->n_written > 0 || (record->size == 0 && !files->may_be_there);
   files->n_files_written += is_written;
-  if (is_written && files->manifest->is_ready)
-    g_ptr_array_add(files->mended, bl_path_display(record->path));
+  if (is_written && work->build->manifest->is_ready)
+    g_ptr_array_add(files->mended, bl_path_display(work->record->path));
   g_mutex_unlock(&files->lock);
-  bl_job_add_files(files->job, 1);
+  bl_build_report_file(work->build, work->index, sha256, crcs, n_crcs);
 }
 
 /* What an earlier pass over a source that changed left in the store must not stay. */
 static gboolean take_back(Work *work, GError **error) {
   char key[BL_KEY_MAX];
   for (guint32 c = 0; c < work->record->n_chunks; c++) {
-    bl_manifest_chunk_key(work->files->manifest, work->record, c, key);
-    if (!bl_store_remove(work->files->store, key, error)) return FALSE;
+    bl_manifest_chunk_key(work->build->manifest, work->record, c, key);
+    if (!bl_store_remove(work->build->store, key, error)) return FALSE;
   }
   return TRUE;
 }
@@ -287,12 +286,12 @@ static gboolean try_file(Work *work, guint8 *sha256, gboolean *is_still, GError 
   return ok;
 }
 
-gboolean bl_import_file(guint64 i, guint worker, gpointer user, GError **error) {
-  BlImportFiles *files = user;
-  Work work = {.files = files, .index = i, .record = &files->manifest->files[i]};
+gboolean bl_import_file(BlImportFiles *files, guint64 i, guint worker, GError **error) {
+  BlBuild *build = files->build;
+  Work work = {.files = files, .build = build, .index = i, .record = &build->manifest->files[i]};
   guint8 sha256[BL_SHA256_SIZE];
-  work.transfer = bl_transfer_pool_get(files->pool, worker);
-  work.hasher = bl_transfer_pool_hasher(files->pool, worker);
+  work.transfer = bl_transfer_pool_get(build->pool, worker);
+  work.hasher = bl_transfer_pool_hasher(build->pool, worker);
   gboolean ok = FALSE;
   for (int n = 1;; n++) {
     g_autoptr(GError) fault = NULL;
@@ -308,7 +307,7 @@ gboolean bl_import_file(guint64 i, guint worker, gpointer user, GError **error) 
       set_changed(&work, error);
       break;
     }
-    if (!files->manifest->is_ready && !take_back(&work, error)) break;
+    if (!build->manifest->is_ready && !take_back(&work, error)) break;
   }
   if (ok) report(&work, sha256);
   g_free(work.is_good);
