@@ -3,6 +3,8 @@
 #include <isa-l/crc.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
 
 /* The hasher gives each piece to SHA-256 first, which is slow enough for the CPU to fetch ahead,
  * and then to CRC32C, which finds it in the second-level cache (512 KiB and more on the CPUs of
@@ -16,9 +18,13 @@
 
 struct BlHasher {
   EVP_MD_CTX *sha256;
-  GArray *crcs;     /* of guint32: the blocks that are over */
-  guint32 crc;      /* of the open block, before the last complement */
-  gsize block_size; /* bytes in the open block, less than BL_BLOCK_SIZE */
+  EVP_MD_CTX *git_blob; /* NULL until it was asked for */
+  gboolean has_git_blob;
+  guint64 git_blob_size;
+  guint8 git_blob_id[BL_GIT_BLOB_SIZE]; /* of the finished stream */
+  GArray *crcs;                         /* of guint32: the blocks that are over */
+  guint32 crc;                          /* of the open block, before the last complement */
+  gsize block_size;                     /* bytes in the open block, less than BL_BLOCK_SIZE */
 };
 
 /* Only memory or a broken libcrypto can make these calls fail; like GLib's own allocations, that is
@@ -41,6 +47,15 @@ static const EVP_MD *sha256_md(void) {
     g_once_init_leave(&ready, 1);
   }
   return md;
+}
+
+/* Few streams need it: an implicit fetch each does. */
+static void start_git_blob(BlHasher *hasher) {
+  char header[32];
+  int n = snprintf(header, sizeof header, "blob %" G_GUINT64_FORMAT, hasher->git_blob_size);
+  must(EVP_DigestInit_ex2(hasher->git_blob, EVP_sha1(), NULL) == 1 &&
+           EVP_DigestUpdate(hasher->git_blob, header, (gsize)n + 1) == 1,
+       "SHA-1");
 }
 
 void bl_hex_encode(const guint8 *data, gsize size, char *hex) {
@@ -105,15 +120,25 @@ BlHasher *bl_hasher_new(void) {
 void bl_hasher_free(BlHasher *hasher) {
   if (hasher == NULL) return;
   EVP_MD_CTX_free(hasher->sha256);
+  EVP_MD_CTX_free(hasher->git_blob);
   g_array_free(hasher->crcs, TRUE);
   g_free(hasher);
 }
 
 void bl_hasher_reset(BlHasher *hasher) {
   must(EVP_DigestInit_ex2(hasher->sha256, NULL, NULL) == 1, "SHA-256");
+  if (hasher->has_git_blob) start_git_blob(hasher);
   g_array_set_size(hasher->crcs, 0);
   hasher->crc = CRC_INIT;
   hasher->block_size = 0;
+}
+
+void bl_hasher_set_git_blob(BlHasher *hasher, gboolean is_wanted, guint64 size_bytes) {
+  hasher->has_git_blob = is_wanted;
+  hasher->git_blob_size = size_bytes;
+  if (!is_wanted || hasher->git_blob != NULL) return;
+  hasher->git_blob = EVP_MD_CTX_new();
+  must(hasher->git_blob != NULL, "a digest context");
 }
 
 static void end_block(BlHasher *hasher) {
@@ -128,6 +153,7 @@ void bl_hasher_update(BlHasher *hasher, const void *data, gsize size) {
   while (size > 0) {
     gsize n = MIN(MIN(size, PIECE_SIZE), BL_BLOCK_SIZE - hasher->block_size);
     must(EVP_DigestUpdate(hasher->sha256, p, n) == 1, "SHA-256");
+    if (hasher->has_git_blob) must(EVP_DigestUpdate(hasher->git_blob, p, n) == 1, "SHA-1");
     hasher->crc = crc_continue(hasher->crc, p, n);
     hasher->block_size += n;
     if (hasher->block_size == BL_BLOCK_SIZE) end_block(hasher);
@@ -138,7 +164,14 @@ void bl_hasher_update(BlHasher *hasher, const void *data, gsize size) {
 
 void bl_hasher_finish(BlHasher *hasher, guint8 sha256[BL_SHA256_SIZE]) {
   must(EVP_DigestFinal_ex(hasher->sha256, sha256, NULL) == 1, "SHA-256");
+  if (hasher->has_git_blob)
+    must(EVP_DigestFinal_ex(hasher->git_blob, hasher->git_blob_id, NULL) == 1, "SHA-1");
   if (hasher->block_size > 0) end_block(hasher);
+}
+
+gboolean bl_hasher_git_blob(const BlHasher *hasher, guint8 id[BL_GIT_BLOB_SIZE]) {
+  if (hasher->has_git_blob) memcpy(id, hasher->git_blob_id, BL_GIT_BLOB_SIZE);
+  return hasher->has_git_blob;
 }
 
 const guint32 *bl_hasher_crcs(const BlHasher *hasher, gsize *n) {

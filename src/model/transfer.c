@@ -225,6 +225,7 @@ BlTransfer *bl_transfer_pool_get(BlTransferPool *pool, guint worker) {
 
 BlHasher *bl_transfer_pool_hasher(BlTransferPool *pool, guint worker) {
   if (pool->hashers[worker] == NULL) pool->hashers[worker] = bl_hasher_new();
+  bl_hasher_set_git_blob(pool->hashers[worker], FALSE, 0);
   bl_hasher_reset(pool->hashers[worker]);
   return pool->hashers[worker];
 }

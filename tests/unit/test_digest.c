@@ -119,6 +119,30 @@ static void test_hasher_reset(void) {
   g_assert_cmpuint(n, ==, 1);
 }
 
+static void expect_git_blob(BlHasher *hasher, const char *content, const char *expected) {
+  guint8 sha256[BL_SHA256_SIZE], id[BL_GIT_BLOB_SIZE];
+  char hex[BL_GIT_BLOB_HEX_SIZE + 1];
+  bl_hasher_set_git_blob(hasher, TRUE, strlen(content));
+  bl_hasher_reset(hasher);
+  for (const char *p = content; *p != '\0'; p++) bl_hasher_update(hasher, p, 1);
+  bl_hasher_finish(hasher, sha256);
+  g_assert_true(bl_hasher_git_blob(hasher, id));
+  bl_hex_encode(id, sizeof id, hex);
+  g_assert_cmpstr(hex, ==, expected);
+}
+
+/* As "git hash-object" prints them. */
+static void test_git_blob(void) {
+  g_autoptr(BlHasher) hasher = bl_hasher_new();
+  guint8 sha256[BL_SHA256_SIZE], id[BL_GIT_BLOB_SIZE];
+  expect_git_blob(hasher, "", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+  expect_git_blob(hasher, "abc", "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f");
+  bl_hasher_set_git_blob(hasher, FALSE, 0);
+  bl_hasher_reset(hasher);
+  bl_hasher_finish(hasher, sha256);
+  g_assert_false(bl_hasher_git_blob(hasher, id));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/digest/sha256", test_sha256);
@@ -126,5 +150,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/digest/hex", test_hex);
   g_test_add_func("/digest/hasher", test_hasher);
   g_test_add_func("/digest/hasher-reset", test_hasher_reset);
+  g_test_add_func("/digest/git-blob", test_git_blob);
   return g_test_run();
 }
