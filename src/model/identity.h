@@ -4,7 +4,13 @@
  *
  * They stand in a folder of this machine and user, outside the store, since only here they mean
  * anything. Losing them costs time, never safety. Bound to the manifest's SHA-256. File format:
- * docs/formats/local-state.md. */
+ * docs/formats/local-state.md.
+ *
+ * Recording takes a look before the bytes are read and one behind: a file that was changed in
+ * between becomes unknown. So does one that was changed so shortly before that a change after it
+ * could bear the same time.
+ *
+ * Threads: any, each file by one at a time. */
 #pragma once
 #include "base/job.h"
 #include "model/manifest.h"
@@ -12,19 +18,26 @@
 typedef struct BlIdentities BlIdentities;
 
 /* folder: the state folder, made when something is saved; NULL: nothing is known and nothing kept.
- * Never fails: what cannot be read, or is of another manifest, is unknown. */
+ * store and manifest are borrowed and outlive it. Never fails: what cannot be read, is another
+ * user's, or is of another manifest, is unknown. */
 BlIdentities *bl_identities_load(const char *folder, BlStore *store, const BlManifest *manifest);
 void bl_identities_free(BlIdentities *identities);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlIdentities, bl_identities_free)
-/* Whether all objects of the file are, by stat, those that were checked. */
-gboolean bl_identities_match(const BlIdentities *identities, BlStore *store,
-                             const BlManifest *manifest, guint64 file);
-/* Records the file's objects as `before`, a stat taken before they were read, and now agree on; a
- * file whose objects changed meanwhile becomes unknown. Threads: one file each. */
-void bl_identities_record(BlIdentities *identities, BlStore *store, const BlManifest *manifest,
-                          guint64 file);
+
+/* Looks at the file's objects: TRUE where all are, by stat, those that were checked. Either way
+ * they are noted as they are now, for bl_identities_record. */
+gboolean bl_identities_look(BlIdentities *identities, guint64 file);
+/* Every byte of the file was found right since bl_identities_look: what was noted is recorded where
+ * it is still so, else the file becomes unknown. For objects that the caller itself just made
+ * nobody else could have changed the bytes before: look, then record at once. */
+void bl_identities_record(BlIdentities *identities, guint64 file);
+/* The file becomes unknown. */
 void bl_identities_forget(BlIdentities *identities, guint64 file);
-/* Best effort. Atomic. */
-void bl_identities_save(const BlIdentities *identities);
+/* Where something changed. Best effort. Atomic. */
+void bl_identities_save(BlIdentities *identities);
+/* Looks at and records every file of a checkpoint that the caller, under its claim, just made,
+ * compared or copied whole, and saves. */
+void bl_identities_save_all(const char *folder, BlStore *store, const BlManifest *manifest,
+                            BlJob *job);
 /* Drops what is kept of a checkpoint that is gone. */
 void bl_identities_remove(const char *folder, BlStore *store, const char *checkpoint_id);

@@ -127,3 +127,31 @@ gboolean bl_object_do_without(GError *fault, BlJob *job, GError **error) {
   g_error_free(fault);
   return TRUE;
 }
+
+static json_t *parse_json(const char *data, gsize size, guint schema, const char *what,
+                          GError **error) {
+  g_autoptr(json_t) json = bl_json_parse(data, size, what, error);
+  if (json == NULL) return NULL;
+  guint64 found;
+  if (!bl_json_get_uint64(json, "schema_version", &found, error)) {
+    g_prefix_error(error, "%s: ", what);
+    return NULL;
+  }
+  if (found > 0 && found <= schema) return g_steal_pointer(&json);
+  bl_error_set(error, found > schema ? BL_ERROR_UNSUPPORTED : BL_ERROR_CORRUPT,
+               "%s: schema %" G_GUINT64_FORMAT "; this version of ballast reads %u", what, found,
+               schema);
+  return NULL;
+}
+
+json_t *bl_object_load_json(BlStore *store, const char *key, gsize max_bytes, guint schema,
+                            const char *what, GError **error) {
+  g_autofree char *data = NULL;
+  g_autoptr(GError) fault = NULL;
+  gsize size;
+  if (bl_store_load(store, key, max_bytes, &data, &size, &fault))
+    return parse_json(data, size, schema, what, error);
+  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+    g_propagate_prefixed_error(error, g_steal_pointer(&fault), "%s: ", what);
+  return NULL;
+}

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/digest.h"
 #include "base/job.h"
+#include "base/json.h"
 #include "store/store.h"
 
 typedef struct BlObjectInput BlObjectInput;
@@ -31,3 +32,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlObjectOutput, bl_object_output_free)
  * a later version's; that is noted to the job, and the object counts as absent. FALSE: *error is
  * set to the fault. Takes fault over. */
 gboolean bl_object_do_without(GError *fault, BlJob *job, GError **error);
+
+/* A small JSON object that is ballast's own; new reference. NULL without an error where there is
+ * none. CORRUPT where it has more than max_bytes, is no JSON object or has no schema_version;
+ * UNSUPPORTED where that is above `schema`. `what` begins the message. */
+json_t *bl_object_load_json(BlStore *store, const char *key, gsize max_bytes, guint schema,
+                            const char *what, GError **error);

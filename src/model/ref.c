@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/path.h"
 #include "model/key.h"
+#include "model/object.h"
 
-#define SCHEMA 1
+#define SCHEMA 1u
 /* Two ids and a name, escaped. */
 #define MAX_OBJECT (64u * 1024)
 /* Of the key of a ref that is on its way out. */
@@ -25,9 +25,10 @@ gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
   if (!bl_model_id_check(model_id, error) || !bl_model_id_check(ref, error) ||
       !bl_checkpoint_id_check(checkpoint_id, error))
     return FALSE;
-  g_autoptr(json_t) json = json_pack(
-      "{s:s, s:s, s:s, s:i, s:I}", "checkpoint_id", checkpoint_id, "model_id", model_id, "ref", ref,
-      "schema_version", SCHEMA, "updated_at", (json_int_t)(g_get_real_time() / G_USEC_PER_SEC));
+  g_autoptr(json_t) json =
+      json_pack("{s:s, s:s, s:s, s:i, s:I}", "checkpoint_id", checkpoint_id, "model_id", model_id,
+                "ref", ref, "schema_version", (int)SCHEMA, "updated_at",
+                (json_int_t)(g_get_real_time() / G_USEC_PER_SEC));
   g_autofree char *text = bl_json_dump_compact(json);
   BlKeyBuffer key;
   if (sweep(store, model_id, error) &&
@@ -38,40 +39,17 @@ gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
   return FALSE;
 }
 
-static json_t *parse_ref(const char *data, gsize size, const char *what, GError **error) {
-  g_autoptr(json_t) json = bl_json_parse(data, size, what, error);
-  if (json == NULL) return NULL;
-  guint64 schema;
-  if (!bl_json_get_uint64(json, "schema_version", &schema, error)) {
-    g_prefix_error(error, "%s: ", what);
-    return NULL;
-  }
-  if (schema != SCHEMA) {
-    bl_error_set(error, schema > SCHEMA ? BL_ERROR_UNSUPPORTED : BL_ERROR_CORRUPT,
-                 "%s: schema %" G_GUINT64_FORMAT "; this version of ballast reads %d", what, schema,
-                 SCHEMA);
-    return NULL;
-  }
+/* The ref object under the key, all its strings there; NULL without an error where there is none.
+ */
+static json_t *load_ref(BlStore *store, const char *key, const char *what, GError **error) {
+  g_autoptr(json_t) json = bl_object_load_json(store, key, MAX_OBJECT, SCHEMA, what, error);
   const char *members[] = {"checkpoint_id", "model_id", "ref"};
-  for (gsize i = 0; i < G_N_ELEMENTS(members); i++) {
+  for (gsize i = 0; json != NULL && i < G_N_ELEMENTS(members); i++) {
     if (bl_json_get_string(json, members[i], error) != NULL) continue;
     g_prefix_error(error, "%s: ", what);
     return NULL;
   }
   return g_steal_pointer(&json);
-}
-
-/* The ref object under the key, all its strings there; NULL without an error where there is none.
- */
-static json_t *load_ref(BlStore *store, const char *key, const char *what, GError **error) {
-  g_autofree char *data = NULL;
-  g_autoptr(GError) fault = NULL;
-  gsize size;
-  if (bl_store_load(store, key, MAX_OBJECT, &data, &size, &fault))
-    return parse_ref(data, size, what, error);
-  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
-    g_propagate_prefixed_error(error, g_steal_pointer(&fault), "%s: ", what);
-  return NULL;
 }
 
 char *bl_ref_get(BlStore *store, const char *model_id, const char *ref, GError **error) {
