@@ -86,7 +86,8 @@ static gboolean draft_open(Draft *draft, BlDirStore *store, const char *key, GEr
     name_temporary(store, draft->temporary);
     draft->fd =
         bl_openat(draft->folder_fd, draft->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (draft->fd >= 0 && (!g_atomic_int_get(&store->shared_group) || fchmod(draft->fd, 0444) == 0)) return TRUE;
+    if (draft->fd >= 0 && (!g_atomic_int_get(&store->shared_group) || fchmod(draft->fd, 0444) == 0))
+      return TRUE;
     if (errno != ENOENT || i == BL_DIR_MAX_TRIES) {
       bl_dir_set_error(error, errno == ENOENT ? EIO : errno, store, "write", key);
       break;

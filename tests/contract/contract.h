@@ -34,6 +34,8 @@ typedef struct {
 extern const ContractTest contract_objects[];
 extern const ContractTest contract_names[];
 extern const ContractTest contract_holds[];
+extern const ContractTest contract_sharing[];
+extern const ContractTest contract_strays[];
 extern const ContractTest contract_races[];
 extern const ContractTest contract_random[];
 

@@ -86,6 +86,39 @@ static void test_hold_lost(Fixture *f, gconstpointer data) {
   bl_store_hold_free(next);
 }
 
+static void test_hold_shared(Fixture *f, gconstpointer data) {
+  (void)data;
+  if (!holds_work(f)) {
+    if (bl_store_can(f->store, BL_STORE_CAN_HOLD))
+      must_fail(BL_ERROR_UNSUPPORTED,
+                bl_store_hold_shared(f->store, "w/m/id/plain", &error) != NULL);
+    return;
+  }
+  const char *key = "w/m/id/plain";
+  BlStoreHold *one, *two, *owner;
+  must_fail(BL_ERROR_NOT_FOUND, bl_store_hold_shared(f->store, CLAIM, &error) != NULL);
+  must((one = bl_store_hold_shared(f->store, key, &error)));
+  must((two = bl_store_hold_shared(f->store, key, &error)));
+  g_assert_cmpint(hold_state(f->store, key), ==, BL_HOLD_HELD);
+  g_assert_cmpint(hold_state(f->other, key), ==, BL_HOLD_HELD);
+  must(bl_store_hold_check(one, &error));
+  bl_store_hold_free(one);
+  g_assert_cmpint(hold_state(f->other, key), ==, BL_HOLD_HELD);
+  must(bl_store_put(f->other, key, "next", 4, BL_PUT_REPLACE, &error));
+  must_fail(BL_ERROR_BUSY, bl_store_hold_check(two, &error));
+  g_assert_cmpint(hold_state(f->other, key), ==, BL_HOLD_FREE);
+  bl_store_hold_free(two);
+
+  must((owner = bl_store_put_held(f->store, CLAIM, "owner", 5, &error)));
+  must_fail(BL_ERROR_BUSY, bl_store_hold_shared(f->other, CLAIM, &error) != NULL);
+  g_assert_cmpint(hold_state(f->other, CLAIM), ==, BL_HOLD_HELD);
+  bl_store_hold_free(owner);
+  must((one = bl_store_hold_shared(f->other, CLAIM, &error)));
+  g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_HELD);
+  bl_store_hold_free(one);
+  g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_FREE);
+}
+
 /* How a child tells that it is ready; then it waits to be told the end, or to be killed. */
 typedef struct {
   int ready[2], go_on[2];
@@ -136,6 +169,71 @@ static void test_hold_of_process(Fixture *f, gconstpointer data) {
     must(bl_store_remove(f->store, CLAIM, &error));
     gate_close(&gate);
   }
+}
+
+static int hold_shared_and_wait(BlStore *store, gpointer user) {
+  Gate *gate = user;
+  BlStoreHold *hold = bl_store_hold_shared(store, CLAIM, NULL);
+  return hold != NULL && gate_pass(gate->ready[1], gate->go_on[0]) ? 0 : 1;
+}
+
+/* Readers in other processes, one killed, one ending. */
+static void test_hold_shared_of_processes(Fixture *f, gconstpointer data) {
+  (void)data;
+  if (!holds_work(f)) return;
+  char byte = 0;
+  Gate gates[2];
+  pid_t pids[2];
+  contract_put(f->store, CLAIM, "child");
+  for (guint i = 0; i < 2; i++) {
+    gate_open(&gates[i]);
+    pids[i] = contract_fork(f, hold_shared_and_wait, &gates[i]);
+    g_assert_cmpint(read(gates[i].ready[0], &byte, 1), ==, 1);
+    g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_HELD);
+  }
+  g_assert_cmpint(kill(pids[0], SIGKILL), ==, 0);
+  g_assert_cmpint(contract_wait(pids[0]), ==, -SIGKILL);
+  g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_HELD);
+  g_assert_cmpint(write(gates[1].go_on[1], &byte, 1), ==, 1);
+  g_assert_cmpint(contract_wait(pids[1]), ==, 0);
+  g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_FREE);
+  for (guint i = 0; i < 2; i++) gate_close(&gates[i]);
+}
+
+static int hold_what_changes(BlStore *store, gpointer user) {
+  gint *over = user;
+  while (!g_atomic_int_get(over)) {
+    g_autoptr(GError) error = NULL;
+    BlStoreHold *hold = bl_store_hold_shared(store, CLAIM, &error);
+    BlHoldState state = BL_HOLD_HELD;
+    if (hold == NULL && !g_error_matches(error, BL_ERROR, BL_ERROR_NOT_FOUND) &&
+        !g_error_matches(error, BL_ERROR, BL_ERROR_BUSY))
+      return 1;
+    /* While it still is the object held, everyone sees that. */
+    if (hold != NULL && bl_store_is_held(store, CLAIM, &state, NULL) && state != BL_HOLD_HELD &&
+        bl_store_hold_check(hold, NULL))
+      return 2;
+    bl_store_hold_free(hold);
+  }
+  return 0;
+}
+
+static void test_hold_shared_race(Fixture *f, gconstpointer data) {
+  (void)data;
+  if (!holds_work(f)) return;
+  gint *over = mmap(NULL, sizeof *over, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  g_assert_true(over != MAP_FAILED);
+  pid_t pids[N_CHILDREN];
+  for (guint i = 0; i < N_CHILDREN; i++) pids[i] = contract_fork(f, hold_what_changes, over);
+  for (guint i = 0; i < 300; i++) {
+    must(bl_store_put(f->store, CLAIM, "x", 1, BL_PUT_REPLACE, &error));
+    hold_state(f->other, CLAIM);
+    if (i % 3 == 0) must(bl_store_remove(f->store, CLAIM, &error));
+  }
+  g_atomic_int_set(over, 1);
+  for (guint i = 0; i < N_CHILDREN; i++) g_assert_cmpint(contract_wait(pids[i]), ==, 0);
+  g_assert_cmpint(hold_state(f->store, CLAIM), ==, BL_HOLD_FREE);
+  munmap(over, sizeof *over);
 }
 
 typedef struct {
@@ -241,6 +339,9 @@ static void test_sweep_leftover(Fixture *f, gconstpointer data) {
 const ContractTest contract_holds[] = {
     {"hold", test_hold, FALSE},
     {"hold-lost", test_hold_lost, FALSE},
+    {"hold-shared", test_hold_shared, FALSE},
+    {"hold-shared-of-processes", test_hold_shared_of_processes, TRUE},
+    {"hold-shared-race", test_hold_shared_race, TRUE},
     {"hold-of-process", test_hold_of_process, TRUE},
     {"hold-race", test_hold_race, TRUE},
     {"sweep", test_sweep, FALSE},

@@ -18,6 +18,8 @@ static void check_bad_key(BlStore *store, const char *key) {
   must_fail(BL_ERROR_INVALID, bl_store_move(store, "good", key, &error));
   must_fail(BL_ERROR_INVALID, bl_store_clone_fd(store, key, 0, 1, &error));
   must_fail(BL_ERROR_INVALID, bl_store_put_held(store, key, "x", 1, &error) != NULL);
+  must_fail(BL_ERROR_INVALID, bl_store_share_fd(store, key, 0, 0, &error));
+  must_fail(BL_ERROR_INVALID, bl_store_hold_shared(store, key, &error) != NULL);
   BlHoldState state;
   must_fail(BL_ERROR_INVALID, bl_store_is_held(store, key, &state, &error));
 }

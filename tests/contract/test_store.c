@@ -135,6 +135,8 @@ static void add_target(GPtrArray *targets, const char *name, const char *root,
   add_tests(target, contract_objects);
   add_tests(target, contract_names);
   add_tests(target, contract_holds);
+  add_tests(target, contract_sharing);
+  add_tests(target, contract_strays);
   add_tests(target, contract_races);
   add_tests(target, contract_random);
 }
