@@ -7,7 +7,6 @@ and compare, so the files here are what both make.
 import hashlib
 import json
 import pathlib
-import struct
 import sys
 
 ID = "org__golden-0123456789ab"
@@ -178,25 +177,12 @@ def documents():
     }
 
 
-def identities():
-    """What local state keeps of a checkpoint with three objects: one known, one of two links, one unknown."""
-    records = [
-        (4711, 8, 1700000000123456789, 1700000001123456789),
-        (4712, 4194314, 1700000002123456789, 0),
-        (0, 0, 0, 0),
-    ]
-    data = b"".join(struct.pack("<QQqq", *record) for record in records)
-    header = b"ballast-ident-1\n" + bytes(range(32)) + struct.pack("<Q", len(records))
-    return header + data + struct.pack("<I", crc32c(data))
-
-
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     for name, document in documents().items():
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         end = "\n" if name == "store.json" else ""  # the one file that people edit
         (folder / name).write_bytes((text + end).encode())
-    (folder / "identities.bin").write_bytes(identities())
 
 
 if __name__ == "__main__":
