@@ -142,7 +142,8 @@ static void print_folder_json(BlCli *cli, const char *path, const BlSource *fold
 
 static int inspect_folder(BlCli *cli, const char *path, gboolean with_files, gboolean with_tensors,
                           GError **error) {
-  g_autoptr(BlSource) folder = bl_source_open_folder(path, NULL, NULL, error);
+  BlSourceRequest request = {.path = path};
+  g_autoptr(BlSource) folder = bl_source_open(&request, error);
   if (folder == NULL) return -1;
   g_autoptr(BlTensorReport) report = bl_tensor_report_new();
   bl_progress_start(&cli->progress, "inspect");

@@ -39,7 +39,7 @@ static gboolean choose_names(Import *import, GError **error) {
     g_prefix_error(error, "model id: ");
     return FALSE;
   }
-  result->revision = g_strdup(options->revision != NULL ? options->revision : "main");
+  result->revision = g_strdup(import->source->revision);
   if (!bl_model_id_check(result->revision, error)) {
     g_prefix_error(error, "revision: ");
     return FALSE;
@@ -51,18 +51,28 @@ static gboolean choose_names(Import *import, GError **error) {
   return result->checkpoint_id != NULL && bl_checkpoint_id_check(result->checkpoint_id, error);
 }
 
+/* The revision, and what else the source calls the commit. Caller frees. */
+static char **collect_refs(const BlSource *source, const char *revision) {
+  g_autoptr(GPtrArray) refs = g_ptr_array_new();
+  g_ptr_array_add(refs, g_strdup(revision));
+  for (char **ref = source->refs; *ref != NULL; ref++)
+    if (strcmp(*ref, revision) != 0) g_ptr_array_add(refs, g_strdup(*ref));
+  g_ptr_array_add(refs, NULL);
+  return (char **)g_ptr_array_steal(refs, NULL);
+}
+
 static BlInfo *make_info(gpointer user, const BlManifest *manifest) {
   Import *import = user;
   const BlSource *source = import->source;
   BlInfo *info = bl_info_new(manifest);
+  const char *commit = bl_source_commit(source);
   g_free(info->commit);
-  info->commit =
-      source->commit != NULL ? g_strdup(source->commit) : bl_info_content_commit(manifest);
-  info->commit_from_source = source->commit != NULL;
+  info->commit = commit != NULL ? g_strdup(commit) : bl_info_content_commit(manifest);
+  info->commit_from_source = commit != NULL;
   g_strfreev(info->refs);
-  info->refs = g_strsplit(import->result->revision, "\n", 1);
+  info->refs = collect_refs(source, import->result->revision);
   g_free(info->source_kind);
-  info->source_kind = g_strdup("folder");
+  info->source_kind = g_strdup(source->is_hf_cache ? "hf-cache" : "folder");
   g_free(info->source_uri);
   info->source_uri = g_strdup(source->uri);
   g_free(info->imported_by_host);
@@ -72,6 +82,7 @@ static BlInfo *make_info(gpointer user, const BlManifest *manifest) {
   for (guint64 i = 0; i < source->n_files; i++) {
     info->executable[i] = source->files[i].executable;
     info->mtime_ns[i] = source->files[i].mtime_ns;
+    info->blob_ids[i] = g_strdup(bl_source_blob_id(source, i));
   }
   g_free(import->result->commit);
   import->result->commit = g_strdup(info->commit);
@@ -214,8 +225,12 @@ BlImportResult *bl_import(BlStore *store, const BlImportOptions *options, BlJob 
   g_autoptr(BlImportResult) result = g_new0(BlImportResult, 1);
   result->mended = g_ptr_array_new_with_free_func(g_free);
   bl_job_set_phase(job, "scanning");
-  g_autoptr(BlSource) source =
-      bl_source_open_folder(options->source, options->include, options->exclude, error);
+  BlSourceRequest request = {.path = options->source,
+                             .model_id = options->model_id,
+                             .revision = options->revision,
+                             .include = options->include,
+                             .exclude = options->exclude};
+  g_autoptr(BlSource) source = bl_source_open(&request, error);
   if (source == NULL) return NULL;
   Import import = {.options = options, .job = job, .source = source, .result = result};
   result->left_out = g_ptr_array_ref(source->left_out);

@@ -292,6 +292,7 @@ gboolean bl_import_file(BlImportFiles *files, guint64 i, guint worker, GError **
   guint8 sha256[BL_SHA256_SIZE];
   work.transfer = bl_transfer_pool_get(build->pool, worker);
   work.hasher = bl_transfer_pool_hasher(build->pool, worker);
+  bl_hasher_set_git_blob(work.hasher, files->source->files[i].git_blob != NULL, work.record->size);
   gboolean ok = FALSE;
   for (int n = 1;; n++) {
     g_autoptr(GError) fault = NULL;
@@ -309,6 +310,7 @@ gboolean bl_import_file(BlImportFiles *files, guint64 i, guint worker, GError **
     }
     if (!build->manifest->is_ready && !take_back(&work, error)) break;
   }
+  ok = ok && bl_source_check_digests(files->source, i, work.hasher, sha256, build->job, error);
   if (ok) report(&work, sha256);
   g_free(work.is_good);
   return ok;

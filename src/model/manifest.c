@@ -42,7 +42,7 @@ void bl_manifest_free(BlManifest *manifest) {
   g_free(manifest);
 }
 
-static gboolean is_weight_path(const char *path) {
+gboolean bl_manifest_is_weight_path(const char *path) {
   static const char *const suffixes[] = {".bin", ".ckpt", ".gguf", ".pt", ".pth", ".safetensors"};
   gsize size = strlen(path);
   for (gsize i = 0; i < G_N_ELEMENTS(suffixes); i++) {
@@ -60,7 +60,7 @@ BlManifestFile *bl_manifest_add(BlManifest *manifest, const char *path) {
   BlManifestFile *file = &manifest->files[manifest->n_files++];
   memset(file, 0, sizeof *file);
   file->path = g_string_chunk_insert(manifest->strings, path);
-  file->is_weight = is_weight_path(path);
+  file->is_weight = bl_manifest_is_weight_path(path);
   return file;
 }
 

@@ -47,6 +47,8 @@ BlManifest *bl_manifest_new(const char *checkpoint_id, const char *model_id, con
 void bl_manifest_free(BlManifest *manifest);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlManifest, bl_manifest_free)
 
+/* Whether a file of that name is of type WEIGHT. */
+gboolean bl_manifest_is_weight_path(const char *path);
 /* Adds a record; the path is copied, type set from its name, all else zero. The pointer is valid
  * until the next add. */
 BlManifestFile *bl_manifest_add(BlManifest *manifest, const char *path);

@@ -18,6 +18,7 @@
 #include "base/path.h"
 #include "model/key.h"
 #include "model/manifest.h"
+#include "model/source_impl.h"
 #include "store/dir.h"
 
 /* Folders within folders; each level keeps a descriptor open. */
@@ -51,7 +52,7 @@ static gboolean is_left_out(const char *path) {
   return strcmp(path, ".cache/huggingface") == 0 || g_str_has_suffix(path, "/.cache/huggingface");
 }
 
-static gboolean set_unfit(GError **error, const char *path, const char *why) {
+gboolean bl_source_set_unfit(GError **error, const char *path, const char *why) {
   g_autofree char *shown = bl_path_display(path);
   return bl_error_set(error, BL_ERROR_CORRUPT, "\"%s\" %s", shown, why);
 }
@@ -66,9 +67,24 @@ static char *link_target(int dir_fd, const char *name) {
 
 /* path is absolute and has no links. */
 static gboolean is_path_inside(const BlSource *source, const char *path) {
-  gsize n = strlen(source->root);
-  return strcmp(source->root, "/") == 0 ||
-         (strncmp(path, source->root, n) == 0 && (path[n] == '/' || path[n] == '\0'));
+  for (guint i = 0; i < source->roots->len; i++) {
+    const char *root = g_ptr_array_index(source->roots, i);
+    gsize n = strlen(root);
+    if (strcmp(root, "/") == 0 ||
+        (strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0')))
+      return TRUE;
+  }
+  return FALSE;
+}
+
+/* "" or what is known of a download that did not end, by the name of the blob that is not there. */
+static const char *explain_dangling(const BlSource *source, const char *target) {
+  const char *slash = strrchr(target, '/');
+  g_autofree char *prefix = g_strconcat(slash != NULL ? slash + 1 : target, ".", NULL);
+  for (guint i = 0; i < source->incomplete->len; i++)
+    if (g_str_has_prefix(g_ptr_array_index(source->incomplete, i), prefix))
+      return ", whose download did not end";
+  return "";
 }
 
 /* Links are judged by where they really lead, after every link on the way. */
@@ -79,8 +95,10 @@ static gboolean check_link(const Scan *scan, const Folder *folder, const char *n
   char *real = realpath(full, NULL);
   if (real == NULL) {
     g_autofree char *why = g_strdup_printf(
-        "is a dangling symlink (to \"%s\"): make it whole, or leave it out with --exclude", target);
-    return set_unfit(error, path, errno == ELOOP ? "is a symlink that leads to itself" : why);
+        "is a dangling symlink (to \"%s\")%s: make it whole, or leave it out with --exclude",
+        target, explain_dangling(scan->source, target));
+    return bl_source_set_unfit(error, path,
+                               errno == ELOOP ? "is a symlink that leads to itself" : why);
   }
   gboolean is_inside = is_path_inside(scan->source, real);
   free(real);
@@ -89,7 +107,7 @@ static gboolean check_link(const Scan *scan, const Folder *folder, const char *n
       "is a symlink that leads out of the folder (to \"%s\"): copy the file in its place, or leave "
       "it out with --exclude",
       target);
-  return set_unfit(error, path, why);
+  return bl_source_set_unfit(error, path, why);
 }
 
 static gboolean add_file(Scan *scan, const char *path, const struct stat *st, GError **error) {
@@ -126,7 +144,8 @@ static gboolean enter_folder(Scan *scan, const Folder *folder, const char *name,
   int flags = O_RDONLY | O_DIRECTORY | (is_link ? 0 : O_NOFOLLOW);
   bl_autofd fd = bl_openat(dirfd(folder->dir), name, flags, 0);
   if (fd >= 0 && is_link && !is_inside(scan->source, fd))
-    return set_unfit(error, path, "is a symlink that leads out of the folder, or did meanwhile");
+    return bl_source_set_unfit(error, path,
+                               "is a symlink that leads out of the folder, or did meanwhile");
   g_autofree char *shown = bl_path_display(path);
   /* Importing it would copy every checkpoint, the one being imported too. */
   if (fd >= 0 && bl_dir_is_store(fd)) {
@@ -147,8 +166,8 @@ static gboolean visit(Scan *scan, const Folder *folder, const char *name, GError
   }
   struct stat st;
   if (fstatat(dirfd(folder->dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-    return set_unfit(error, path,
-                     "went away while the folder was read: import again when nothing changes it");
+    return bl_source_set_unfit(
+        error, path, "went away while the folder was read: import again when nothing changes it");
   gboolean is_link = S_ISLNK(st.st_mode);
   struct stat target;
   gboolean is_folder =
@@ -162,11 +181,12 @@ static gboolean visit(Scan *scan, const Folder *folder, const char *name, GError
   }
   if (is_link && !check_link(scan, folder, name, path, error)) return FALSE;
   if (is_link && fstatat(dirfd(folder->dir), name, &st, 0) != 0)
-    return set_unfit(error, path,
-                     "went away while the folder was read: import again when nothing changes it");
+    return bl_source_set_unfit(
+        error, path, "went away while the folder was read: import again when nothing changes it");
   if (S_ISDIR(st.st_mode)) return enter_folder(scan, folder, name, path, is_link, error);
   if (!S_ISREG(st.st_mode))
-    return set_unfit(error, path, "is neither a file nor a folder: leave it out with --exclude");
+    return bl_source_set_unfit(error, path,
+                               "is neither a file nor a folder: leave it out with --exclude");
   g_autoptr(GError) fault = NULL;
   if (!bl_path_check(path, strlen(path), &fault)) {
     g_set_error(error, BL_ERROR, BL_ERROR_CORRUPT, "%s (rename it, or leave it out with --exclude)",
@@ -195,10 +215,11 @@ static gboolean walk(Scan *scan, const Folder *parent, int fd, const char *path,
   folder.inode = st.st_ino;
 
   gboolean ok = TRUE;
-  if (folder.depth > MAX_DEPTH) ok = set_unfit(error, path, "is more than 64 folders deep");
+  if (folder.depth > MAX_DEPTH)
+    ok = bl_source_set_unfit(error, path, "is more than 64 folders deep");
   for (const Folder *up = parent; ok && up != NULL; up = up->parent)
     if (up->device == folder.device && up->inode == folder.inode)
-      ok = set_unfit(error, path, "is a symlink to a folder that it lies in");
+      ok = bl_source_set_unfit(error, path, "is a symlink to a folder that it lies in");
 
   struct dirent *entry;
   while (ok && (errno = 0, entry = readdir(folder.dir)) != NULL)
@@ -217,15 +238,6 @@ static int compare_texts(gconstpointer a, gconstpointer b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The 40 hex digits of a "snapshots/<commit>" part, as the Hugging Face cache lays its folders. */
-static char *find_commit(const char *real_path) {
-  const char *part = strstr(real_path, "/snapshots/");
-  if (part == NULL) return NULL;
-  part += strlen("/snapshots/");
-  gsize n = strcspn(part, "/");
-  return n == 40 && strspn(part, "0123456789abcdef") == 40 ? g_strndup(part, n) : NULL;
-}
-
 static gboolean open_root(BlSource *source, const char *path, GError **error) {
   g_autofree char *shown = bl_path_display(path);
   char *real = realpath(path, NULL);
@@ -241,33 +253,18 @@ static gboolean open_root(BlSource *source, const char *path, GError **error) {
   if (source->root_fd < 0) return bl_error_set_errno(error, errno, "source \"%s\"", shown);
   source->uri = g_filename_to_uri(source->root, NULL, NULL);
   source->model_id = bl_model_id_default(source->root);
-  source->commit = find_commit(source->root);
+  g_ptr_array_add(source->roots, g_strdup(source->root));
   return TRUE;
 }
 
-BlSource *bl_source_open_folder(const char *path, char **include, char **exclude, GError **error) {
-  g_autoptr(BlSource) source = g_new0(BlSource, 1);
-  source->root_fd = -1;
-  source->left_out = g_ptr_array_new_with_free_func(g_free);
-  source->array = g_array_new(FALSE, FALSE, sizeof(BlSourceFile));
-  source->strings = g_string_chunk_new(4096);
-  if (!open_root(source, path, error)) return NULL;
-  g_assert(source->root != NULL);
-
-  Scan scan = {.source = source, .include = include, .exclude = exclude};
-  if (bl_dir_is_store(source->root_fd)) {
-    g_autofree char *shown = bl_path_display(path);
-    bl_error_set(error, BL_ERROR_CORRUPT,
-                 "source \"%s\" is a store of ballast (name the folder of a model)", shown);
-    return NULL;
-  }
+static gboolean scan_folder(BlSource *source, const BlSourceRequest *request, GError **error) {
+  Scan scan = {.source = source, .include = request->include, .exclude = request->exclude};
+  if (bl_dir_is_store(source->root_fd))
+    return bl_error_set(error, BL_ERROR_CORRUPT,
+                        "it is a store of ballast (name the folder of a model)");
   int fd = bl_openat(source->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (fd < 0 || !walk(&scan, NULL, fd, "", error)) {
-    if (fd < 0) bl_error_set_errno(error, errno, "cannot read it");
-    g_autofree char *shown = bl_path_display(path);
-    g_prefix_error(error, "source \"%s\": ", shown);
-    return NULL;
-  }
+  if (fd < 0) return bl_error_set_errno(error, errno, "cannot read it");
+  if (!walk(&scan, NULL, fd, "", error)) return FALSE;
   g_array_sort(source->array, compare_files);
   g_ptr_array_sort(source->left_out, compare_texts);
   if (scan.n_filtered > 0)
@@ -276,19 +273,51 @@ BlSource *bl_source_open_folder(const char *path, char **include, char **exclude
                                     scan.n_filtered, scan.n_filtered == 1 ? "" : "s"));
   source->files = (BlSourceFile *)(gpointer)source->array->data;
   source->n_files = source->array->len;
-  return g_steal_pointer(&source);
+  return TRUE;
+}
+
+BlSource *bl_source_open(const BlSourceRequest *request, GError **error) {
+  g_autoptr(BlHfSnapshot) snapshot = NULL;
+  if (!bl_hf_snapshot_find(request->path, request->model_id, request->revision, &snapshot, error))
+    return NULL;
+  g_autoptr(BlSource) source = g_new0(BlSource, 1);
+  source->root_fd = -1;
+  source->left_out = g_ptr_array_new_with_free_func(g_free);
+  source->notes = g_ptr_array_new_with_free_func(g_free);
+  source->roots = g_ptr_array_new_with_free_func(g_free);
+  source->incomplete = g_ptr_array_new_with_free_func(g_free);
+  source->array = g_array_new(FALSE, FALSE, sizeof(BlSourceFile));
+  source->strings = g_string_chunk_new(4096);
+  source->refs = g_new0(char *, 1);
+  if (!open_root(source, snapshot != NULL ? snapshot->folder : request->path, error)) return NULL;
+  g_assert(source->root != NULL);
+  source->revision = g_strdup(request->revision != NULL ? request->revision : "main");
+  if (snapshot != NULL) bl_source_hf_prepare(source, snapshot);
+  gboolean ok = scan_folder(source, request, error);
+  if (ok && snapshot != NULL) ok = bl_source_hf_complete(source, snapshot, request, error);
+  if (ok && snapshot == NULL) bl_source_local_complete(source);
+  if (ok) return g_steal_pointer(&source);
+  g_autofree char *shown = bl_path_display(request->path);
+  g_prefix_error(error, "source \"%s\": ", shown);
+  return NULL;
 }
 
 void bl_source_free(BlSource *source) {
   if (source == NULL) return;
   bl_fd_clear(&source->root_fd);
   g_clear_pointer(&source->left_out, g_ptr_array_unref);
+  g_clear_pointer(&source->notes, g_ptr_array_unref);
+  g_clear_pointer(&source->roots, g_ptr_array_unref);
+  g_clear_pointer(&source->incomplete, g_ptr_array_unref);
   g_clear_pointer(&source->array, g_array_unref);
   g_clear_pointer(&source->strings, g_string_chunk_free);
   g_free(source->root);
   g_free(source->uri);
   g_free(source->model_id);
+  g_free(source->revision);
   g_free(source->commit);
+  g_free(source->missing);
+  g_strfreev(source->refs);
   g_free(source);
 }
 
@@ -331,11 +360,12 @@ int bl_source_open_file(const BlSource *source, guint64 file, BlSourceState *sta
     return -1;
   }
   if (is_outside) {
-    set_unfit(error, path, "leads out of the folder by now: import again when nothing changes it");
+    bl_source_set_unfit(error, path,
+                        "leads out of the folder by now: import again when nothing changes it");
     return -1;
   }
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    set_unfit(error, path, "is no longer a regular file");
+    bl_source_set_unfit(error, path, "is no longer a regular file");
     return -1;
   }
   *state = state_of(&st);

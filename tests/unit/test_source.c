@@ -40,10 +40,15 @@ static void link_to(const char *target, const char *path) {
   g_assert_cmpint(symlink(target, path), ==, 0);
 }
 
+static BlSource *open_folder(const char *path, char **include, char **exclude, GError **error) {
+  BlSourceRequest request = {.path = path, .include = include, .exclude = exclude};
+  return bl_source_open(&request, error);
+}
+
 /* The paths found, joined by spaces. */
 static void expect_paths(char **include, char **exclude, const char *expected) {
   g_autoptr(GError) error = NULL;
-  g_autoptr(BlSource) source = bl_source_open_folder("m", include, exclude, &error);
+  g_autoptr(BlSource) source = open_folder("m", include, exclude, &error);
   g_assert_no_error(error);
   g_autoptr(GString) paths = g_string_new(NULL);
   guint64 n_bytes = 0;
@@ -57,7 +62,7 @@ static void expect_paths(char **include, char **exclude, const char *expected) {
 
 static void expect_refused(BlErrorCode code, const char *named, const char *why) {
   g_autoptr(GError) error = NULL;
-  g_assert_null(bl_source_open_folder("m", NULL, NULL, &error));
+  g_assert_null(open_folder("m", NULL, NULL, &error));
   g_assert_error(error, BL_ERROR, (gint)code);
   g_assert_nonnull(strstr(error->message, named));
   g_assert_nonnull(strstr(error->message, why));
@@ -105,7 +110,7 @@ static void test_left_out(Fixture *f, gconstpointer data) {
   put("m/tokens.txt.lock");
   put("m/.gitattributes");
   expect_paths(NULL, NULL, ".cache/other .gitattributes config.json tokens.txt.lock");
-  g_autoptr(BlSource) source = bl_source_open_folder("m", NULL, NULL, NULL);
+  g_autoptr(BlSource) source = open_folder("m", NULL, NULL, NULL);
   g_assert_cmpuint(source->left_out->len, ==, 5);
   const char *const named[] = {".ballast", ".cache/huggingface", ".git", ".locks",
                                "blob.incomplete"};
@@ -207,11 +212,11 @@ static void test_names_from_path(Fixture *f, gconstpointer data) {
   const char *snapshot = "models--org--name/snapshots/0123456789abcdef0123456789abcdef01234567";
   g_autofree char *config = g_build_filename(snapshot, "config.json", NULL);
   put(config);
-  g_autoptr(BlSource) source = bl_source_open_folder(snapshot, NULL, NULL, NULL);
+  g_autoptr(BlSource) source = open_folder(snapshot, NULL, NULL, NULL);
   g_assert_cmpstr(source->model_id, ==, "org/name");
   g_assert_cmpstr(source->commit, ==, "0123456789abcdef0123456789abcdef01234567");
   put("m/x");
-  g_autoptr(BlSource) plain = bl_source_open_folder("m", NULL, NULL, NULL);
+  g_autoptr(BlSource) plain = open_folder("m", NULL, NULL, NULL);
   g_assert_cmpstr(plain->model_id, ==, "m");
   g_assert_null(plain->commit);
   g_assert_true(g_str_has_prefix(plain->uri, "file:///"));
@@ -223,7 +228,7 @@ static void test_state(Fixture *f, gconstpointer data) {
   put("m/x");
   g_assert_cmpint(chmod("m/x", 0755), ==, 0);
   put("m/y");
-  g_autoptr(BlSource) source = bl_source_open_folder("m", NULL, NULL, NULL);
+  g_autoptr(BlSource) source = open_folder("m", NULL, NULL, NULL);
   g_assert_true(source->files[0].executable);
   g_assert_false(source->files[1].executable);
   BlSourceState state;
