@@ -8,9 +8,11 @@
 #include "base/job.h"
 #include "store/store.h"
 
-/* Reserves n_bytes more for the checkpoint, whose claim the caller holds: NO_SPACE, naming limit,
- * bytes held and reserved, and what to do, where they do not fit. Called again for the same
- * checkpoint it replaces the reservation. Nothing is done on a store without a limit. */
+/* Reserves n_bytes more, control objects included, for the checkpoint, whose claim the caller
+ * holds: NO_SPACE, naming limit, bytes held and reserved, and what to do, where they do not fit;
+ * BUSY where others ask for room for a minute. Called again for the same checkpoint it replaces the
+ * reservation, which then counts from what the checkpoint has by then. Nothing is done on a store
+ * without a limit. */
 gboolean bl_room_reserve(BlStore *store, const char *checkpoint_id, guint64 n_bytes, BlJob *job,
                          GError **error);
 /* Ends the reservation, if there is one. */

@@ -217,9 +217,11 @@ static gboolean walk_strays(const StrayListing *listing, const char *folder, gui
                             GError **error);
 
 static gboolean walk_entry(const StrayListing *listing, DIR *dir, const char *folder,
-                           const char *name, guint depth, GError **error) {
-  g_autofree char *path = path_below(folder, name);
+                           const struct dirent *entry, guint depth, GError **error) {
+  const char *name = entry->d_name;
   g_autofree char *key = find_key(folder, name);
+  if (key != NULL && entry->d_type == DT_REG) return TRUE;
+  g_autofree char *path = path_below(folder, name);
   struct stat st;
   if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || bl_error_set_errno(error, errno, "store %s: cannot look at %s",
@@ -247,7 +249,7 @@ static gboolean walk_strays(const StrayListing *listing, const char *folder, gui
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
     is_empty = FALSE;
     if (depth == 0 && (strcmp(name, BL_DIR_FILE) == 0 || strcmp(name, "lost+found") == 0)) continue;
-    if (!walk_entry(listing, dir, folder, name, depth, error)) return FALSE;
+    if (!walk_entry(listing, dir, folder, entry, depth, error)) return FALSE;
   }
   return !is_empty || depth == 0 || tell_stray(listing, folder, &st, TRUE, error);
 }
