@@ -8,6 +8,7 @@ import pytest
 from support import models
 from support.command import Ballast
 from support.faults import Shim
+from support.hub import VERSIONS, Client, Hub
 from support.mounts import Mount
 from support.walker import walk
 
@@ -17,6 +18,7 @@ TOP = Path(__file__).parent.parent
 def pytest_addoption(parser):
     parser.addoption("--ballast", default="build/src/ballast", help="the command under test")
     parser.addoption("--shims", default="build/tests/fault", help="where the preloaded libraries are")
+    parser.addoption("--hub", default="build/hub", help="where the clients of the Hub are")
     parser.addoption("--models", default="build/models", help="where the packages with real models are")
 
 
@@ -150,3 +152,23 @@ def shim(shims, tmp_path):
 def preload(shims):
     """preload("lockshim", BALLAST_LOCKS="free"): the environment that loads it."""
     return lambda name, **env: {"LD_PRELOAD": str(shims[name]), **env}
+
+
+@pytest.fixture(params=VERSIONS)
+def client(request, tmp_path):
+    """The real Hugging Face client, each generation in turn."""
+    return Client(request.param, TOP / request.config.getoption("--hub") / request.param, tmp_path / "client-home")
+
+
+@pytest.fixture
+def make_hub():
+    """make_hub({repository id: [Repo, …]}): a hub on loopback, until the test ends."""
+    made = []
+
+    def make(repos):
+        made.append(Hub(repos))
+        return made[-1]
+
+    yield make
+    for hub in made:
+        hub.close()

@@ -126,7 +126,7 @@ case " $* " in
 esac
 
 # shellcheck disable=SC2086 # lists of names
-deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK && deps_python && deps_models "$MODEL_MINILM" "$MODEL_SILERO" || exit 1
+deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK && deps_python && deps_hub && deps_models "$MODEL_MINILM" "$MODEL_SILERO" || exit 1
 mkdir -p "$LOGS"
 total_passed=0 total_failed=0 total_skipped=0
 # shellcheck disable=SC2048 # names without blanks

