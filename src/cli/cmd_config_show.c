@@ -26,6 +26,7 @@ static int run(BlCli *cli, char **args, GError **error) {
     json_object_set_new(store, "from", json_string(bl_config_from_name(config.store_from)));
     bl_out_json_open();
     bl_out_json_member("store", store);
+    bl_out_json_member("fallback", bl_json_text(config.fallback_url));
     bl_out_json_member("user_file", file_json(config.user_file, config.has_user_file));
     bl_out_json_member("system_file", file_json(config.system_file, config.has_system_file));
     bl_out_json_close(cli);
@@ -35,6 +36,10 @@ static int run(BlCli *cli, char **args, GError **error) {
   g_autofree char *url = bl_path_display(config.store_url);
   g_autofree char *origin = bl_path_display(bl_config_origin(&config));
   bl_out_fieldf("store", "%s (from %s)", url, origin);
+  if (config.fallback_url != NULL) {
+    g_autofree char *fallback = bl_path_display(config.fallback_url);
+    bl_out_fieldf("fallback", "%s", fallback);
+  }
   show_file("user file", config.user_file, config.has_user_file);
   show_file("system file", config.system_file, config.has_system_file);
   return 0;

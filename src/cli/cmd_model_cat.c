@@ -4,14 +4,16 @@
 #include "cli/config.h"
 #include "cli/name.h"
 #include "cli/options.h"
+#include "cli/read_from.h"
 #include "model/manifest.h"
 #include "model/pull.h"
 
-static struct { char *checkpoint_id, *path, *range; } opt;
+static struct { char *checkpoint_id, *path, *range, *fallback; } opt;
 
 static const GOptionEntry options[] = {
     {"range", 0, 0, G_OPTION_ARG_FILENAME, &opt.range, "only bytes a-b (both included), a- or -n",
      "RANGE"},
+    BL_FALLBACK_OPTION(&opt.fallback),
     {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
      "the checkpoint, instead of CHECKPOINT", "ID"},
     {"path", 0, 0, G_OPTION_ARG_FILENAME, &opt.path, "the file in it, instead of PATH", "PATH"},
@@ -40,15 +42,16 @@ static int run(BlCli *cli, char **args, GError **error) {
                  "it to a file)");
     return -1;
   }
-  g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
-  if (store == NULL) return -1;
-  g_autofree char *id = bl_name_resolve(&name, store, error);
+  g_auto(BlReadFrom) from = {NULL};
   guint64 first = 0, last = G_MAXUINT64;
-  if (id == NULL || !find_range(store, id, path, &first, &last, error)) return -1;
+  if (!bl_read_from_open(&from, cli, &name, opt.fallback, error) ||
+      !find_range(from.store, from.checkpoint_id, path, &first, &last, error))
+    return -1;
 
   /* A bar would be drawn into the bytes where both go to one terminal. */
   if (!isatty(STDOUT_FILENO)) bl_progress_start(&cli->progress, "cat");
-  gboolean done = bl_cat(store, id, path, first, last, STDOUT_FILENO, &cli->job, error);
+  gboolean done = bl_cat(from.store, from.checkpoint_id, path, first, last, STDOUT_FILENO,
+                         from.fallback, &cli->job, error);
   bl_progress_stop(&cli->progress);
   return done ? 0 : -1;
 }

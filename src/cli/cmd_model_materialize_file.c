@@ -4,9 +4,10 @@
 #include "cli/name.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/read_from.h"
 
 static struct {
-  char *checkpoint_id, *path, *output, *link;
+  char *checkpoint_id, *path, *output, *link, *fallback;
   gboolean verify, force;
 } opt;
 
@@ -15,6 +16,7 @@ static const GOptionEntry options[] = {
      "MODE"},
     {"verify", 0, 0, G_OPTION_ARG_NONE, &opt.verify, "hash a linked file, too", NULL},
     {"force", 'f', 0, G_OPTION_ARG_NONE, &opt.force, "replace a file that differs", NULL},
+    BL_FALLBACK_OPTION(&opt.fallback),
     {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
      "the checkpoint, instead of CHECKPOINT", "ID"},
     {"path", 0, 0, G_OPTION_ARG_FILENAME, &opt.path, "the file in it, instead of PATH", "PATH"},
@@ -56,15 +58,15 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (output == NULL || !bl_args_end(args, error) || !bl_link_parse(opt.link, &pull.link, error) ||
       !check_output(output, path, error))
     return -1;
-  g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
-  if (store == NULL) return -1;
-  g_autofree char *id = bl_name_resolve(&name, store, error);
-  if (id == NULL) return -1;
+  g_auto(BlReadFrom) from = {NULL};
+  if (!bl_read_from_open(&from, cli, &name, opt.fallback, error)) return -1;
+  pull.fallback = from.fallback;
 
   BlPullResult result = {0};
   gint64 start_us = g_get_monotonic_time();
   bl_progress_start(&cli->progress, "materialize-file");
-  gboolean done = bl_pull_file(store, id, path, output, &pull, &cli->job, &result, error);
+  gboolean done =
+      bl_pull_file(from.store, from.checkpoint_id, path, output, &pull, &cli->job, &result, error);
   bl_progress_stop(&cli->progress);
   if (!done) return -1;
   if (!cli->json) {
@@ -72,10 +74,11 @@ static int run(BlCli *cli, char **args, GError **error) {
     return 0;
   }
   bl_out_json_open();
-  bl_out_json_member("checkpoint_id", bl_json_text(id));
+  bl_out_json_member("checkpoint_id", bl_json_text(from.checkpoint_id));
   bl_out_json_member("path", bl_json_text(path));
   bl_out_json_member("output", bl_json_text(output));
-  bl_link_print_json(cli, &result, g_get_monotonic_time() - start_us);
+  bl_link_print_json(cli, &result, bl_read_from_count(&from, &result),
+                     g_get_monotonic_time() - start_us);
   return 0;
 }
 

@@ -6,9 +6,10 @@
 #include "cli/name.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/read_from.h"
 
 static struct {
-  char *checkpoint_id, *output, *link;
+  char *checkpoint_id, *output, *link, *fallback;
   char **include, **exclude;
   gboolean verify, force;
 } opt;
@@ -24,6 +25,7 @@ static const GOptionEntry options[] = {
      "MODE"},
     {"verify", 0, 0, G_OPTION_ARG_NONE, &opt.verify, "hash linked files, too", NULL},
     {"force", 'f', 0, G_OPTION_ARG_NONE, &opt.force, "replace files that differ", NULL},
+    BL_FALLBACK_OPTION(&opt.fallback),
     {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
      "the checkpoint, instead of CHECKPOINT", "ID"},
     {NULL}};
@@ -69,29 +71,33 @@ static int run(BlCli *cli, char **args, GError **error) {
     bl_error_set(error, BL_ERROR_INVALID, "--output: the folder's name is empty");
     return -1;
   }
-  g_autoptr(BlStore) store = bl_config_open_store(cli, FALSE, error);
-  if (store == NULL) return -1;
-  g_autofree char *id = bl_name_resolve(&name, store, error);
-  if (id == NULL) return -1;
+  g_auto(BlReadFrom) from = {NULL};
+  if (!bl_read_from_open(&from, cli, &name, opt.fallback, error)) return -1;
+  const char *id = from.checkpoint_id;
+  pull.fallback = from.fallback;
   g_autofree char *output =
-      opt.output != NULL ? g_strdup(opt.output) : default_output(store, id, error);
+      opt.output != NULL ? g_strdup(opt.output) : default_output(from.store, id, error);
   if (output == NULL) return -1;
 
   BlPullResult result = {0};
   gint64 start_us = g_get_monotonic_time();
   bl_progress_start(&cli->progress, "pull");
-  gboolean done = bl_pull(store, id, output, &pull, &cli->job, &result, error);
+  gboolean done = bl_pull(from.store, id, output, &pull, &cli->job, &result, error);
   bl_progress_stop(&cli->progress);
   if (!done) return -1;
   gint64 elapsed_us = g_get_monotonic_time() - start_us;
+  guint64 n_files_fallback = bl_read_from_count(&from, &result);
   if (!cli->json) {
+    BlSizeText files;
     print_result(cli, id, output, &result, elapsed_us);
+    if (n_files_fallback > 0)
+      bl_out_done(cli, "%s from the fallback", bl_files_format(files, n_files_fallback));
     return 0;
   }
   bl_out_json_open();
   bl_out_json_member("checkpoint_id", bl_json_text(id));
   bl_out_json_member("output", bl_json_text(output));
-  bl_link_print_json(cli, &result, elapsed_us);
+  bl_link_print_json(cli, &result, n_files_fallback, elapsed_us);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 
 void bl_config_clear(BlConfig *config) {
   g_clear_pointer(&config->store_url, g_free);
+  g_clear_pointer(&config->fallback_url, g_free);
   g_clear_pointer(&config->user_file, g_free);
   g_clear_pointer(&config->system_file, g_free);
 }
@@ -63,19 +64,38 @@ static void warn_unknown_members(BlCli *cli, const char *path, json_t *root) {
   const char *member;
   json_t *value;
   json_object_foreach(root, member, value) {
-    if (g_str_equal(member, "store")) continue;
+    if (g_str_equal(member, "store") || g_str_equal(member, "fallback")) continue;
     g_autofree char *shown_path = bl_path_display(path);
     g_autofree char *shown = bl_path_display(member);
     bl_job_note(&cli->job, BL_NOTE_WARNING,
                 "config file %s: unknown member \"%s\" (this version knows "
-                "\"store\")",
+                "\"store\" and \"fallback\")",
                 shown_path, shown);
   }
 }
 
-/* *url stays NULL where the file is not there or names no store. */
+/* The member's URL or absolute path; *url stays NULL where there is none. */
+static gboolean load_url(const char *path, const json_t *root, const char *member, char **url,
+                         GError **error) {
+  const json_t *value = json_object_get(root, member);
+  if (value == NULL) return TRUE;
+  const char *text = json_string_value(value);
+  if (text == NULL || text[0] == '\0')
+    return set_file_error(error, path, "\"%s\" must be a text that is not empty", member);
+  /* A path from where the command happens to run would be another store each time. */
+  if (!is_url(text) && text[0] != '/' && !g_str_has_prefix(text, "~/")) {
+    g_autofree char *shown = bl_path_display(text);
+    return set_file_error(error, path, "\"%s\" must be a URL or an absolute path, not \"%s\"",
+                          member, shown);
+  }
+  *url = g_strdup(text);
+  return TRUE;
+}
+
+/* cli: told of what is odd; may be NULL. The URLs stay NULL where the file is not there or names
+ * none. */
 static gboolean load_file(BlCli *cli, const char *path, gboolean *is_there, char **url,
-                          GError **error) {
+                          char **fallback_url, GError **error) {
   g_autofree char *data = NULL;
   gsize size = 0;
   g_autoptr(GError) failed = NULL;
@@ -92,26 +112,23 @@ static gboolean load_file(BlCli *cli, const char *path, gboolean *is_there, char
     return set_file_error(error, path, "line %d, column %d: %s", fault.line, fault.column,
                           fault.text);
   if (!json_is_object(root)) return set_file_error(error, path, "it must be a JSON object");
-  warn_unknown_members(cli, path, root);
+  if (cli != NULL) warn_unknown_members(cli, path, root);
 
-  json_t *store = json_object_get(root, "store");
-  if (store == NULL) return TRUE;
-  const char *text = json_string_value(store);
-  if (text == NULL || text[0] == '\0')
-    return set_file_error(error, path, "\"store\" must be a text that is not empty");
-  /* A path from where the command happens to run would be another store each time. */
-  if (!is_url(text) && text[0] != '/' && !g_str_has_prefix(text, "~/")) {
-    g_autofree char *shown = bl_path_display(text);
-    return set_file_error(error, path, "\"store\" must be a URL or an absolute path, not \"%s\"",
-                          shown);
-  }
-  *url = g_strdup(text);
-  return TRUE;
+  return load_url(path, root, "store", url, error) &&
+         load_url(path, root, "fallback", fallback_url, error);
 }
 
 static char *default_url(void) {
   if (geteuid() == 0) return g_strdup("file:///var/lib/ballast");
   return g_strconcat("file://", g_get_user_data_dir(), "/ballast", NULL);
+}
+
+/* The first that names one counts. Takes url. */
+static void take_fallback(BlConfig *config, char *url) {
+  if (config->fallback_url == NULL)
+    config->fallback_url = url;
+  else
+    g_free(url);
 }
 
 static void take_store(BlConfig *config, char *url, BlConfigFrom from) {
@@ -130,15 +147,25 @@ void bl_config_load_without_files(BlCli *cli, BlConfig *config) {
   const char *variable = g_getenv("BALLAST_STORE");
   if (variable != NULL && variable[0] != '\0')
     take_store(config, g_strdup(variable), BL_CONFIG_FROM_ENVIRONMENT);
+  const char *fallback = g_getenv("BALLAST_FALLBACK");
+  if (fallback != NULL && fallback[0] != '\0') take_fallback(config, g_strdup(fallback));
+}
+
+static gboolean take_file(BlCli *cli, BlConfig *config, const char *path, gboolean *is_there,
+                          BlConfigFrom from, GError **error) {
+  char *url = NULL, *fallback_url = NULL;
+  gboolean ok = load_file(cli, path, is_there, &url, &fallback_url, error);
+  take_store(config, url, from);
+  take_fallback(config, fallback_url);
+  return ok;
 }
 
 static gboolean load_files(BlCli *cli, BlConfig *config, GError **error) {
-  char *url = NULL;
-  if (!load_file(cli, config->user_file, &config->has_user_file, &url, error)) return FALSE;
-  take_store(config, url, BL_CONFIG_FROM_USER_FILE);
-  url = NULL;
-  if (!load_file(cli, config->system_file, &config->has_system_file, &url, error)) return FALSE;
-  take_store(config, url, BL_CONFIG_FROM_SYSTEM_FILE);
+  if (!take_file(cli, config, config->user_file, &config->has_user_file, BL_CONFIG_FROM_USER_FILE,
+                 error) ||
+      !take_file(cli, config, config->system_file, &config->has_system_file,
+                 BL_CONFIG_FROM_SYSTEM_FILE, error))
+    return FALSE;
   take_store(config, default_url(), BL_CONFIG_FROM_DEFAULT);
   return TRUE;
 }
@@ -212,7 +239,7 @@ gboolean bl_config_save(const char *path, const char *store_url, gboolean force,
 }
 
 /* A path from here becomes an absolute one, which messages can name. */
-static BlStore *open_store(const char *url, gboolean create, GError **error) {
+BlStore *bl_config_open_url(const char *url, gboolean create, GError **error) {
   if (!is_url(url) && !is_path(url)) {
     set_no_store(error, url);
     return NULL;
@@ -222,13 +249,23 @@ static BlStore *open_store(const char *url, gboolean create, GError **error) {
   return bl_store_open(path, create, error);
 }
 
+BlStore *bl_config_open_fallback(BlCli *cli, const char *option, GError **error) {
+  if (option != NULL) return bl_config_open_url(option, FALSE, error);
+  g_auto(BlConfig) config = {NULL};
+  bl_config_load_without_files(cli, &config);
+  /* Whoever opened the store has told what is odd in them. */
+  if (config.fallback_url == NULL && config.store_url == NULL && !load_files(NULL, &config, error))
+    return NULL;
+  return config.fallback_url != NULL ? bl_config_open_url(config.fallback_url, FALSE, error) : NULL;
+}
+
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   g_auto(BlConfig) config = {NULL};
   bl_config_load_without_files(cli, &config);
   /* A file that is broken does no harm to those who say which store they mean. */
   if (config.store_url == NULL && !load_files(cli, &config, error)) return NULL;
   g_assert(config.store_url != NULL);
-  BlStore *store = open_store(config.store_url, create, error);
+  BlStore *store = bl_config_open_url(config.store_url, create, error);
   if (store == NULL && config.store_from != BL_CONFIG_FROM_OPTION) {
     g_autofree char *origin = bl_path_display(bl_config_origin(&config));
     g_prefix_error(error, "store from %s: ", origin);

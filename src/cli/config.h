@@ -14,6 +14,7 @@ typedef enum {
 typedef struct {
   char *store_url;
   BlConfigFrom store_from;
+  char *fallback_url;            /* of a second store for readers; NULL: none */
   char *user_file, *system_file; /* paths, whether the files are there or not */
   gboolean has_user_file, has_system_file;
 } BlConfig;
@@ -38,5 +39,11 @@ gboolean bl_config_save(const char *path, const char *store_url, gboolean force,
  * store can be. Caller frees. */
 char *bl_config_store_url(const char *url, GError **error);
 
+/* Opens the second store that readers fall back on: option, else BALLAST_FALLBACK, else, where no
+ * option or variable names the store, the first config file that names one. NULL without an error
+ * where none is named. */
+BlStore *bl_config_open_fallback(BlCli *cli, const char *option, GError **error);
+/* Opens a store by URL or path, as --store takes it. */
+BlStore *bl_config_open_url(const char *url, gboolean create, GError **error);
 /* Opens the store that the command is to use. create: make it where it is not there yet. */
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error);

@@ -25,12 +25,14 @@ const char *bl_link_name(BlLinkMode mode) {
   return names[mode];
 }
 
-void bl_link_print_json(BlCli *cli, const BlPullResult *result, gint64 elapsed_us) {
+void bl_link_print_json(BlCli *cli, const BlPullResult *result, guint64 n_files_fallback,
+                        gint64 elapsed_us) {
   bl_out_json_member("n_files", bl_json_uint(result->n_files));
   bl_out_json_member("n_bytes", bl_json_uint(result->n_bytes));
   bl_out_json_member("n_files_kept", bl_json_uint(result->n_files_kept));
   bl_out_json_member("n_files_written", bl_json_uint(result->n_files_written));
   bl_out_json_member("n_bytes_written", bl_json_uint(result->n_bytes_written));
+  bl_out_json_member("n_files_fallback", bl_json_uint(n_files_fallback));
   bl_out_json_member("link", json_string(bl_link_name(result->link)));
   bl_out_json_member("elapsed_ms", json_integer(elapsed_us / 1000));
   bl_out_json_close(cli);

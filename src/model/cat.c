@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "model/pull.h"
 #include "model/reader.h"
+#include "model/usage.h"
 
 typedef struct {
   const BlManifest *manifest;
@@ -18,8 +19,9 @@ typedef struct {
   guint64 first, end; /* the bytes to write, end excluded */
   int fd;
   BlJob *job;
-  guint8 *data;       /* room for a block */
-  gboolean is_closed; /* the reader of fd has gone: nobody wants the rest */
+  guint8 *data;         /* room for a block */
+  gboolean is_closed;   /* the reader of fd has gone: nobody wants the rest */
+  gboolean skips_store; /* the file there was hashed and is another: only the fallback is read */
 } Cat;
 
 static gboolean write_out(Cat *cat, const guint8 *data, gsize size, GError **error) {
@@ -40,8 +42,8 @@ static gboolean write_out(Cat *cat, const guint8 *data, gsize size, GError **err
 static gboolean fail_damaged(const Cat *cat, const char *what, GError **error) {
   g_autofree char *shown = bl_path_display(cat->record->path);
   return bl_error_set(error, BL_ERROR_CORRUPT,
-                      "checkpoint \"%s\": \"%s\": %s damaged in the store (\"ballast model verify "
-                      "%s\" names all that is; import the checkpoint again)",
+                      "checkpoint \"%s\": \"%s\": %s damaged in the store (\"ballast model repair "
+                      "%s\" mends it)",
                       cat->manifest->checkpoint_id, shown, what, cat->manifest->checkpoint_id);
 }
 
@@ -60,12 +62,20 @@ static gboolean stream_whole(Cat *cat, gboolean is_written, GError **error) {
   g_autoptr(BlReaderStream) stream = bl_reader_stream_new(cat->reader, cat->file);
   guint8 sha256[BL_SHA256_SIZE];
   gssize got;
+  if (cat->skips_store && !bl_reader_stream_fall_back(stream, 0))
+    return fail_damaged(cat, "it is", error);
   for (guint64 block = 0; !cat->is_closed; block++) {
     if (!bl_job_check(cat->job, error)) return FALSE;
     got = bl_reader_stream_read(stream, cat->data, BL_BLOCK_SIZE, error);
     if (got < 0) return FALSE;
     if (got == 0) break;
-    if (crcs != NULL && bl_crc32c(cat->data, (gsize)got) != crcs[block]) {
+    gboolean is_right = crcs == NULL || bl_crc32c(cat->data, (gsize)got) == crcs[block];
+    if (!is_right && bl_reader_stream_fall_back(stream, block * BL_BLOCK_SIZE)) {
+      got = bl_reader_stream_read(stream, cat->data, BL_BLOCK_SIZE, error);
+      if (got < 0) return FALSE;
+      is_right = bl_crc32c(cat->data, (gsize)got) == crcs[block];
+    }
+    if (!is_right) {
       g_autofree char *what = g_strdup_printf("block %" G_GUINT64_FORMAT " is", block);
       return fail_damaged(cat, what, error);
     }
@@ -77,6 +87,19 @@ static gboolean stream_whole(Cat *cat, gboolean is_written, GError **error) {
   bl_hasher_finish(hasher, sha256);
   return memcmp(sha256, cat->record->sha256, sizeof sha256) == 0 ||
          fail_damaged(cat, "it is", error);
+}
+
+/* Before the first byte is written: finds the store that has the file. */
+static gboolean hash_whole(Cat *cat, GError **error) {
+  GError *cause = NULL;
+  if (stream_whole(cat, FALSE, &cause)) return TRUE;
+  cat->skips_store = bl_error_code(cause) == BL_ERROR_CORRUPT;
+  if (cat->skips_store && stream_whole(cat, FALSE, NULL)) {
+    g_error_free(cause);
+    return TRUE;
+  }
+  g_propagate_error(error, cause);
+  return FALSE;
 }
 
 /* Reads only the blocks that the range touches. */
@@ -104,7 +127,7 @@ static gboolean run(Cat *cat, GError **error) {
   bl_job_set_total(cat->job, is_range_read ? cat->end - cat->first : passes * record->size, 1);
   bl_job_set_phase(cat->job, "reading");
   if (is_range_read) return read_range(cat, error);
-  return (has_digests || stream_whole(cat, FALSE, error)) && stream_whole(cat, TRUE, error);
+  return (has_digests || hash_whole(cat, error)) && stream_whole(cat, TRUE, error);
 }
 
 /* Finds file and range. */
@@ -135,12 +158,14 @@ static gboolean prepare(Cat *cat, const char *path, guint64 first, guint64 last,
 }
 
 gboolean bl_cat(BlStore *store, const char *checkpoint_id, const char *path, guint64 first,
-                guint64 last, int fd, BlJob *job, GError **error) {
-  g_autoptr(BlManifest) manifest = bl_manifest_load_ready(store, checkpoint_id, error);
+                guint64 last, int fd, const BlFallback *fallback, BlJob *job, GError **error) {
+  g_autoptr(BlStoreHold) hold = NULL;
+  g_autoptr(BlManifest) manifest = bl_usage_open(store, checkpoint_id, &hold, error);
   if (manifest == NULL) return FALSE;
   g_autoptr(BlDigests) digests = bl_digests_load_usable(store, manifest, job, error);
   if (digests == NULL) return FALSE;
   g_autoptr(BlReader) reader = bl_reader_new(store, manifest, digests);
+  bl_fallback_serve(fallback, reader);
   g_autofree guint8 *data = g_malloc(BL_BLOCK_SIZE);
   Cat cat = {.manifest = manifest,
              .digests = digests,

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "model/pull_impl.h"
+#include "model/usage.h"
 
 /* Up to so many files each is made durable by itself: a pull of few files does not wait for
  * whatever else the file system has to write. */
@@ -22,6 +23,7 @@ static void pull_free(BlPull *pull) {
   if (pull->info != NULL) bl_info_free(pull->info);
   if (pull->digests != NULL) bl_digests_free(pull->digests);
   bl_manifest_free(pull->manifest);
+  bl_store_hold_free(pull->hold);
   for (guint i = 0; i < BL_PULL_N_NAMES; i++) g_free(pull->differing[i]);
   g_free(pull->files);
   g_free(pull->state);
@@ -38,13 +40,14 @@ static BlPull *pull_new(BlStore *store, const char *checkpoint_id, const BlPullO
   pull->options = options;
   pull->job = job;
   pull->link = options->link;
-  pull->manifest = bl_manifest_load_ready(store, checkpoint_id, error);
+  pull->manifest = bl_usage_open(store, checkpoint_id, &pull->hold, error);
   if (pull->manifest == NULL) return NULL;
   pull->digests = bl_digests_load_usable(store, pull->manifest, job, error);
   if (pull->digests == NULL) return NULL;
   pull->info = bl_info_load_usable(store, pull->manifest, job, error);
   if (pull->info == NULL) return NULL;
   pull->reader = bl_reader_new(store, pull->manifest, NULL);
+  bl_fallback_serve(options->fallback, pull->reader);
   /* Publishing runs without the job and its number of threads. */
   guint n_workers = MAX(bl_job_n_threads(job), bl_job_n_threads(NULL));
   pull->pool = bl_transfer_pool_new(store, n_workers);
@@ -64,6 +67,7 @@ static void fill_result(const BlPull *pull, BlPullResult *result) {
       .n_bytes = pull->n_bytes,
       .n_files_written = pull->n_written,
       .n_bytes_written = pull->n_bytes_written,
+      .n_files_fallback = bl_reader_n_fallback_files(pull->reader),
       .link = pull->link == BL_LINK_AUTO ? BL_LINK_COPY : pull->link,
   };
   result->n_files_kept = result->n_files - result->n_files_written;

@@ -47,7 +47,8 @@ int bl_pull_open_object(const BlPull *pull, guint64 file, GError **error) {
   if (fd < 0) {
     if (bl_error_code(cause) == BL_ERROR_NOT_FOUND)
       bl_error_set(error, BL_ERROR_CORRUPT,
-                   "it is missing from the store (import the checkpoint again)");
+                   "it is missing from the store (\"ballast model repair %s\" puts it back)",
+                   pull->manifest->checkpoint_id);
     else
       g_propagate_error(error, g_steal_pointer(&cause));
     g_clear_error(&cause);
@@ -56,8 +57,8 @@ int bl_pull_open_object(const BlPull *pull, guint64 file, GError **error) {
   } else if (!S_ISREG(status.st_mode) || (guint64)status.st_size != record->size) {
     bl_error_set(error, BL_ERROR_CORRUPT,
                  "its object has %" G_GUINT64_FORMAT " bytes of %" G_GUINT64_FORMAT
-                 " (import the checkpoint again)",
-                 (guint64)status.st_size, record->size);
+                 " (\"ballast model repair %s\" puts it back)",
+                 (guint64)status.st_size, record->size, pull->manifest->checkpoint_id);
   } else {
     return bl_fd_steal(&fd);
   }
@@ -113,8 +114,7 @@ static gboolean check_hash(const BlPull *pull, guint64 file, BlHasher *hasher, G
       block = g_strdup_printf("block %" G_GSIZE_FORMAT " (from byte %" G_GUINT64_FORMAT ") is", i,
                               (guint64)i * BL_BLOCK_SIZE);
   bl_error_set(error, BL_ERROR_CORRUPT,
-               "%s damaged in the store (\"ballast model verify %s\" names all that is; import the "
-               "checkpoint again)",
+               "%s damaged in the store (\"ballast model repair %s\" mends it)",
                block != NULL ? block : "it is", pull->manifest->checkpoint_id);
   prefix_file(pull, file, error);
   return FALSE;
@@ -139,9 +139,13 @@ static gssize read_stream(gpointer user, void *data, gsize size, GError **error)
   return bl_reader_stream_read(user, data, size, error);
 }
 
-static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
+/* skips_store: only the fallback is read. */
+static gboolean copy_from(BlPull *pull, guint64 file, gboolean skips_store, int fd, guint worker,
+                          GError **error) {
   BlHasher *hasher = bl_transfer_pool_hasher(pull->pool, worker);
   g_autoptr(BlReaderStream) stream = bl_reader_stream_new(pull->reader, file);
+  if (skips_store && !bl_reader_stream_fall_back(stream, 0))
+    return bl_error_set(error, BL_ERROR_NOT_FOUND, "the fallback does not have it");
   Output output = {
       .name = bl_pull_path(pull, file),
       .folder = bl_target_name(pull->target),
@@ -156,7 +160,20 @@ static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, G
   };
   bl_bulk_file_init(&output.file, fd, plan.size);
   return bl_transfer_run(bl_transfer_pool_get(pull->pool, worker), &plan, pull->job, NULL, error) &&
-         check_hash(pull, file, hasher, error) && bl_bulk_file_finish(&output.file, error);
+         bl_bulk_file_finish(&output.file, error) && check_hash(pull, file, hasher, error);
+}
+
+/* A file that is not the one its checkpoint has is read again, whole, from the fallback. */
+static gboolean copy_content(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
+  GError *cause = NULL;
+  if (copy_from(pull, file, FALSE, fd, worker, &cause)) return TRUE;
+  if (pull->options->fallback != NULL && bl_error_code(cause) == BL_ERROR_CORRUPT &&
+      ftruncate(fd, 0) == 0 && copy_from(pull, file, TRUE, fd, worker, NULL)) {
+    g_error_free(cause);
+    return TRUE;
+  }
+  g_propagate_error(error, cause);
+  return FALSE;
 }
 
 gboolean bl_pull_check_linked(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
@@ -180,12 +197,32 @@ static gboolean fail_no_reflink(const BlPull *pull, GError **error) {
                       bl_target_name(pull->target));
 }
 
+/* Whether a copy of the fallback's bytes may do for a link or reflink that failed with cause, which
+ * is freed then. */
+static gboolean may_copy_instead(const BlPull *pull, GError **cause) {
+  BlErrorCode code = bl_error_code(*cause);
+  gboolean is_lost = code == BL_ERROR_CORRUPT || code == BL_ERROR_IO ||
+                     code == BL_ERROR_UNAVAILABLE || code == BL_ERROR_TIMED_OUT;
+  if (pull->options->fallback == NULL || !is_lost) return FALSE;
+  g_clear_error(cause);
+  return TRUE;
+}
+
 static gboolean reflink_content(BlPull *pull, guint64 file, int fd, guint worker, GError **error) {
-  bl_autofd object = bl_pull_open_object(pull, file, error);
-  if (object < 0) return FALSE;
-  if (ioctl(fd, FICLONE, object) == 0) return bl_pull_check_linked(pull, file, fd, worker, error);
-  if (!is_no_reflink(errno)) {
-    bl_error_set_errno(error, errno, "reflinking");
+  GError *cause = NULL;
+  bl_autofd object = bl_pull_open_object(pull, file, &cause);
+  int errnum = object >= 0 && ioctl(fd, FICLONE, object) != 0 ? errno : 0;
+  if (object >= 0 && errnum == 0 && bl_pull_check_linked(pull, file, fd, worker, &cause))
+    return TRUE;
+  if (cause != NULL && may_copy_instead(pull, &cause))
+    return ftruncate(fd, 0) == 0 ? copy_content(pull, file, fd, worker, error)
+                                 : bl_error_set_errno(error, errno, "emptying a temporary");
+  if (cause != NULL) {
+    g_propagate_error(error, cause);
+    return FALSE;
+  }
+  if (!is_no_reflink(errnum)) {
+    bl_error_set_errno(error, errnum, "reflinking");
     prefix_file(pull, file, error);
     return FALSE;
   }
@@ -296,9 +333,15 @@ static gboolean make_at(BlPull *pull, guint64 file, BlTargetPlace *place, guint 
   BlLinkMode how = bl_pull_how(pull, file);
   bl_autofd kept_fd = -1;
   gboolean is_link = how == BL_LINK_HARDLINK || how == BL_LINK_SYMLINK;
-  gboolean ok = is_link ? make_link(pull, file, place, worker, error)
-                        : make_content(pull, file, place, worker, &kept_fd, error);
+  GError *cause = NULL;
+  gboolean ok = is_link && make_link(pull, file, place, worker, &cause);
+  if (cause != NULL && may_copy_instead(pull, &cause)) {
+    bl_place_discard(place);
+    is_link = FALSE;
+  }
+  if (!ok && cause == NULL) ok = make_content(pull, file, place, worker, &kept_fd, &cause);
   if (!ok) {
+    g_propagate_error(error, cause);
     bl_place_discard(place);
     return FALSE;
   }
@@ -356,7 +399,10 @@ static guint64 find_reflink_candidate(const BlPull *pull) {
   for (guint64 i = 0; i < pull->n; i++) {
     guint64 file = pull->files[i];
     const BlManifestFile *record = &pull->manifest->files[file];
-    if (pull->state[file] != BL_PULL_RIGHT && record->n_chunks == 1 && record->size > 0) return i;
+    if (pull->state[file] == BL_PULL_RIGHT || record->n_chunks != 1 || record->size == 0) continue;
+    if (pull->options->fallback == NULL) return i;
+    bl_autofd object = bl_pull_open_object(pull, file, NULL);
+    if (object >= 0) return i;
   }
   return pull->n;
 }

@@ -10,12 +10,16 @@
 #define N_ITEMS 16
 /* Block buffers kept for the next read; more readers at once allocate their own. */
 #define N_KEPT 4u
+/* Bytes read at a time of what is only passed over. */
+#define SKIP_SIZE (64u * 1024)
 
 struct BlReader {
   BlStore *store;
   const BlManifest *manifest;
   const BlDigests *digests;
-  GMutex lock; /* protects kept, n_kept */
+  BlReader *fallback;       /* borrowed; NULL: none */
+  guint8 *is_from_fallback; /* per file, atomic: bytes of it came from there */
+  GMutex lock;              /* protects kept, n_kept */
   BlStoreBuffer kept[N_KEPT];
   guint n_kept;
 };
@@ -33,7 +37,42 @@ void bl_reader_free(BlReader *reader) {
   if (reader == NULL) return;
   for (guint i = 0; i < reader->n_kept; i++) bl_store_buffer_free(reader->store, &reader->kept[i]);
   g_mutex_clear(&reader->lock);
+  g_free(reader->is_from_fallback);
   g_free(reader);
+}
+
+void bl_reader_set_fallback(BlReader *reader, BlReader *fallback) {
+  reader->fallback = fallback;
+  reader->is_from_fallback = g_new0(guint8, MAX(reader->manifest->n_files, 1));
+}
+
+guint64 bl_reader_n_fallback_files(const BlReader *reader) {
+  guint64 n = 0;
+  for (guint64 i = 0; reader->fallback != NULL && i < reader->manifest->n_files; i++)
+    n += __atomic_load_n(&reader->is_from_fallback[i], __ATOMIC_RELAXED);
+  return n;
+}
+
+static void note_fallback(const BlReader *reader, const BlManifestFile *file) {
+  __atomic_store_n(&reader->is_from_fallback[file - reader->manifest->files], 1, __ATOMIC_RELAXED);
+}
+
+/* Finds the same file in the fallback's checkpoint. */
+static gboolean find_twin(const BlReader *reader, const BlManifestFile *file, guint64 *index) {
+  if (reader->fallback == NULL) return FALSE;
+  const BlManifest *manifest = reader->fallback->manifest;
+  const BlManifestFile *twin = bl_manifest_find(manifest, file->path);
+  if (twin == NULL || twin->size != file->size ||
+      memcmp(twin->sha256, file->sha256, BL_SHA256_SIZE) != 0)
+    return FALSE;
+  *index = (guint64)(twin - manifest->files);
+  return TRUE;
+}
+
+/* Whether another store may do what this one failed to do. */
+static gboolean may_fall_back(const GError *cause) {
+  BlErrorCode code = bl_error_code(cause);
+  return code != BL_ERROR_CANCELLED && code != BL_ERROR_INVALID && code != BL_ERROR_INTERNAL;
 }
 
 /* "checkpoint "x": "path": " before the message. */
@@ -50,7 +89,11 @@ static gboolean fail_file(const BlReader *reader, const BlManifestFile *file, GE
   va_start(args, format);
   g_autofree char *text = g_strdup_vprintf(format, args);
   va_end(args);
-  bl_error_set(error, code, "%s", text);
+  if (code == BL_ERROR_CORRUPT)
+    bl_error_set(error, code, "%s (\"ballast model repair %s\" puts it back)", text,
+                 reader->manifest->checkpoint_id);
+  else
+    bl_error_set(error, code, "%s", text);
   prefix_file(reader, file, error);
   return FALSE;
 }
@@ -60,8 +103,8 @@ static gboolean fail_chunk(const BlReader *reader, const BlManifestFile *file, g
                            GError *cause, GError **error) {
   if (bl_error_code(cause) == BL_ERROR_NOT_FOUND) {
     g_error_free(cause);
-    return fail_file(reader, file, error, BL_ERROR_CORRUPT,
-                     "chunk %u is missing from the store (import the checkpoint again)", chunk);
+    return fail_file(reader, file, error, BL_ERROR_CORRUPT, "chunk %u is missing from the store",
+                     chunk);
   }
   g_propagate_error(error, cause);
   g_prefix_error(error, "chunk %u: ", chunk);
@@ -72,9 +115,8 @@ static gboolean fail_chunk(const BlReader *reader, const BlManifestFile *file, g
 static gboolean fail_short(const BlReader *reader, const BlManifestFile *file, guint32 chunk,
                            guint64 found, guint64 wanted, GError **error) {
   return fail_file(reader, file, error, BL_ERROR_CORRUPT,
-                   "chunk %u has %" G_GUINT64_FORMAT " bytes of %" G_GUINT64_FORMAT
-                   " (import the checkpoint again)",
-                   chunk, found, wanted);
+                   "chunk %u has %" G_GUINT64_FORMAT " bytes of %" G_GUINT64_FORMAT "", chunk,
+                   found, wanted);
 }
 
 static gboolean is_layout_known(const BlManifestFile *file) {
@@ -105,9 +147,9 @@ static gsize plan_items(const BlReader *reader, const BlManifestFile *file, guin
   return planned;
 }
 
-/* Reads a range, unchecked. */
-static gboolean fetch(const BlReader *reader, const BlManifestFile *file, guint64 offset,
-                      guint8 *data, gsize size, GError **error) {
+/* Reads a range, unchecked, from this reader's store. */
+static gboolean fetch_here(const BlReader *reader, const BlManifestFile *file, guint64 offset,
+                           guint8 *data, gsize size, GError **error) {
   BlGetItem items[N_ITEMS];
   BlKeyBuffer keys[N_ITEMS];
   while (size > 0) {
@@ -134,6 +176,36 @@ static gboolean fetch(const BlReader *reader, const BlManifestFile *file, guint6
   return TRUE;
 }
 
+/* Reads from the fallback what failed here with cause, which is taken. crc: of these bytes; NULL:
+ * not known. */
+static gboolean fetch_twin(const BlReader *reader, const BlManifestFile *file, guint64 offset,
+                           guint8 *data, gsize size, const guint32 *crc, GError *cause,
+                           GError **error) {
+  guint64 twin;
+  g_autoptr(GError) fault = NULL;
+  if (may_fall_back(cause) && find_twin(reader, file, &twin) &&
+      bl_reader_read(reader->fallback, twin, offset, data, size, &fault) &&
+      (crc == NULL || bl_crc32c(data, size) == *crc)) {
+    g_error_free(cause);
+    note_fallback(reader, file);
+    return TRUE;
+  }
+  if (fault != NULL)
+    bl_error_set(error, bl_error_code(cause), "%s; from the fallback: %s", cause->message,
+                 fault->message);
+  else
+    g_propagate_error(error, g_steal_pointer(&cause));
+  g_clear_error(&cause);
+  return FALSE;
+}
+
+static gboolean fetch(const BlReader *reader, const BlManifestFile *file, guint64 offset,
+                      guint8 *data, gsize size, GError **error) {
+  GError *cause = NULL;
+  return fetch_here(reader, file, offset, data, size, &cause) ||
+         fetch_twin(reader, file, offset, data, size, NULL, cause, error);
+}
+
 static gboolean take_block_buffer(BlReader *reader, BlStoreBuffer *buffer, GError **error) {
   g_mutex_lock(&reader->lock);
   gboolean found = reader->n_kept > 0;
@@ -155,12 +227,15 @@ static gboolean fetch_block(const BlReader *reader, const BlManifestFile *file, 
                             guint64 block, guint8 *data, GError **error) {
   guint64 offset = block * BL_BLOCK_SIZE;
   gsize size = (gsize)MIN(BL_BLOCK_SIZE, file->size - offset);
-  if (!fetch(reader, file, offset, data, size, error)) return FALSE;
-  if (bl_crc32c(data, size) == crcs[block]) return TRUE;
-  return fail_file(reader, file, error, BL_ERROR_CORRUPT,
-                   "block %" G_GUINT64_FORMAT " (bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-                   ") is damaged (import the checkpoint again)",
-                   block, offset, offset + size - 1);
+  GError *cause = NULL;
+  if (fetch_here(reader, file, offset, data, size, &cause)) {
+    if (bl_crc32c(data, size) == crcs[block]) return TRUE;
+    fail_file(reader, file, &cause, BL_ERROR_CORRUPT,
+              "block %" G_GUINT64_FORMAT " (bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
+              ") is damaged",
+              block, offset, offset + size - 1);
+  }
+  return fetch_twin(reader, file, offset, data, size, &crcs[block], cause, error);
 }
 
 static gboolean read_blocks(BlReader *reader, const BlManifestFile *file, const guint32 *crcs,
@@ -228,7 +303,8 @@ gboolean bl_reader_read_checked(BlReader *reader, guint64 file, guint64 offset, 
 struct BlReaderStream {
   const BlReader *reader;
   const BlManifestFile *file;
-  BlChunk object; /* of chunk next_chunk - 1, while is_open */
+  BlReaderStream *twin; /* the fallback's, once bytes come from there */
+  BlChunk object;       /* of chunk next_chunk - 1, while is_open */
   gboolean is_open;
   guint32 next_chunk;
   guint64 in_chunk; /* bytes given of the open chunk */
@@ -245,6 +321,7 @@ BlReaderStream *bl_reader_stream_new(BlReader *reader, guint64 file) {
 void bl_reader_stream_free(BlReaderStream *stream) {
   if (stream == NULL) return;
   if (stream->is_open) bl_chunk_close(&stream->object);
+  bl_reader_stream_free(stream->twin);
   g_free(stream);
 }
 
@@ -266,9 +343,7 @@ static gboolean open_chunk(BlReaderStream *stream, GError **error) {
     return fail_short(stream->reader, file, chunk, stream->object.size, wanted, error);
   if (wanted > file->size - stream->given)
     return fail_file(stream->reader, file, error, BL_ERROR_CORRUPT,
-                     "its chunks hold more than its %" G_GUINT64_FORMAT
-                     " bytes (import the checkpoint again)",
-                     file->size);
+                     "its chunks hold more than its %" G_GUINT64_FORMAT " bytes", file->size);
   return TRUE;
 }
 
@@ -281,7 +356,7 @@ static gboolean read_chunk(BlReaderStream *stream, guint8 *data, gsize size, GEr
   return TRUE;
 }
 
-gssize bl_reader_stream_read(BlReaderStream *stream, void *data, gsize size, GError **error) {
+static gssize read_here(BlReaderStream *stream, void *data, gsize size, GError **error) {
   gsize done = 0;
   while (done < size) {
     if (!stream->is_open) {
@@ -298,10 +373,65 @@ gssize bl_reader_stream_read(BlReaderStream *stream, void *data, gsize size, GEr
   }
   if (done < size && stream->given != stream->file->size) {
     fail_file(stream->reader, stream->file, error, BL_ERROR_CORRUPT,
-              "its chunks hold %" G_GUINT64_FORMAT " bytes of %" G_GUINT64_FORMAT
-              " (import the checkpoint again)",
-              stream->given, stream->file->size);
+              "its chunks hold %" G_GUINT64_FORMAT " bytes of %" G_GUINT64_FORMAT, stream->given,
+              stream->file->size);
     return -1;
   }
   return (gssize)done;
+}
+
+/* Lets a new stream begin at offset. */
+static gboolean seek(BlReaderStream *stream, guint64 offset, GError **error) {
+  const BlManifestFile *file = stream->file;
+  if (offset == 0) return TRUE;
+  if (is_layout_known(file)) {
+    guint64 chunk_size = file->n_chunks <= 1 ? file->size : file->chunk_size;
+    stream->next_chunk = offset == file->size ? file->n_chunks : (guint32)(offset / chunk_size);
+    stream->given = offset - offset % chunk_size;
+    if (offset < file->size && !open_chunk(stream, error)) return FALSE;
+    stream->in_chunk = offset - stream->given;
+    stream->given = offset;
+    return TRUE;
+  }
+  g_autofree guint8 *skipped = g_malloc(SKIP_SIZE);
+  while (stream->given < offset)
+    if (read_here(stream, skipped, (gsize)MIN(offset - stream->given, SKIP_SIZE), error) <= 0)
+      return FALSE;
+  return TRUE;
+}
+
+BlReaderStream *bl_reader_stream_new_at(BlReader *reader, guint64 file, guint64 offset,
+                                        GError **error) {
+  g_autoptr(BlReaderStream) stream = bl_reader_stream_new(reader, file);
+  return seek(stream, offset, error) ? g_steal_pointer(&stream) : NULL;
+}
+
+static gboolean fall_back(BlReaderStream *stream, guint64 offset, GError **error) {
+  guint64 index;
+  if (stream->twin != NULL || !find_twin(stream->reader, stream->file, &index)) return FALSE;
+  stream->twin = bl_reader_stream_new_at(stream->reader->fallback, index, offset, error);
+  if (stream->twin == NULL) return FALSE;
+  note_fallback(stream->reader, stream->file);
+  return TRUE;
+}
+
+gboolean bl_reader_stream_fall_back(BlReaderStream *stream, guint64 offset) {
+  return fall_back(stream, offset, NULL);
+}
+
+gssize bl_reader_stream_read(BlReaderStream *stream, void *data, gsize size, GError **error) {
+  if (stream->twin != NULL) return read_here(stream->twin, data, size, error);
+  guint64 start = stream->given;
+  g_autoptr(GError) cause = NULL;
+  g_autoptr(GError) fault = NULL;
+  gssize n = read_here(stream, data, size, &cause);
+  if (n >= 0) return n;
+  if (may_fall_back(cause) && fall_back(stream, start, &fault))
+    return read_here(stream->twin, data, size, error);
+  if (fault != NULL)
+    bl_error_set(error, bl_error_code(cause), "%s; from the fallback: %s", cause->message,
+                 fault->message);
+  else
+    g_propagate_error(error, g_steal_pointer(&cause));
+  return -1;
 }

@@ -29,7 +29,7 @@ static GByteArray *cat(BlStore *store, const char *path, guint64 first, guint64 
   FILE *file = tmpfile();
   g_assert_nonnull(file);
   int fd = fileno(file);
-  bl_cat(store, "x", path, first, last, fd, NULL, error);
+  bl_cat(store, "x", path, first, last, fd, NULL, NULL, error);
   off_t size = lseek(fd, 0, SEEK_END);
   GByteArray *bytes = g_byte_array_new();
   g_byte_array_set_size(bytes, (guint)size);
@@ -111,11 +111,11 @@ static void test_closed_pipe(void) {
   signal(SIGPIPE, SIG_IGN);
   g_assert_cmpint(pipe(fds), ==, 0);
   close(fds[0]);
-  g_assert_true(bl_cat(store, "x", "whole.bin", 0, G_MAXUINT64, fds[1], NULL, &error));
-  g_assert_true(bl_cat(store, "x", "whole.bin", 1, 9, fds[1], NULL, &error));
+  g_assert_true(bl_cat(store, "x", "whole.bin", 0, G_MAXUINT64, fds[1], NULL, NULL, &error));
+  g_assert_true(bl_cat(store, "x", "whole.bin", 1, 9, fds[1], NULL, NULL, &error));
   close(fds[1]);
   bl_autofd full = open("/dev/full", O_WRONLY);
-  g_assert_false(bl_cat(store, "x", "whole.bin", 0, G_MAXUINT64, full, NULL, &error));
+  g_assert_false(bl_cat(store, "x", "whole.bin", 0, G_MAXUINT64, full, NULL, NULL, &error));
   g_assert_error(error, BL_ERROR, BL_ERROR_NO_SPACE);
 }
 

@@ -207,6 +207,118 @@ static void test_unreachable(void) {
   close_fixture(&f);
 }
 
+/* A second store with the same files in other chunks. */
+static const TestFile files_elsewhere[] = {
+    {"a/empty", 0, 0, FALSE},
+    {"chunked.bin", 2 * BLOCK + 12345, 0, FALSE},
+    {"small.json", 100, 33, FALSE},
+    {"tiny-chunks", 100, 7, FALSE},
+    {"whole.bin", BLOCK + 17, 1000000, FALSE},
+};
+
+static void open_elsewhere(Fixture *f) {
+  g_autoptr(GError) error = NULL;
+  f->store = bl_memory_store_new(NO_FD);
+  test_put_checkpoint(f->store, "y", files_elsewhere, G_N_ELEMENTS(files_elsewhere), TEST_DIGESTS);
+  f->manifest = bl_manifest_load_ready(f->store, "y", &error);
+  g_assert_no_error(error);
+  f->digests = bl_digests_load(f->store, f->manifest, &error);
+  g_assert_no_error(error);
+  f->reader = bl_reader_new(f->store, f->manifest, f->digests);
+}
+
+static void open_with_fallback(Fixture *first, Fixture *second, BlStoreCaps caps, TestParts parts) {
+  open_fixture(first, caps, parts);
+  open_elsewhere(second);
+  bl_reader_set_fallback(first->reader, second->reader);
+}
+
+static void test_fallback(gconstpointer data) {
+  Fixture f, second;
+  open_with_fallback(&f, &second, (BlStoreCaps)GPOINTER_TO_UINT(data), TEST_DIGESTS);
+  g_assert_cmpuint(bl_reader_n_fallback_files(f.reader), ==, 0);
+  test_remove_chunk(f.store, "x", "chunked.bin", 1);
+  test_resize_chunk(f.store, "x", "small.json", 0, 60);
+  test_remove_chunk(f.store, "x", "tiny-chunks", 99);
+  test_remove_chunk(f.store, "x", "whole.bin", 0);
+  for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
+    check_ranges(&f, &files[i]);
+    check_stream(&f, &files[i], 777777);
+    check_stream(&f, &files[i], 11);
+  }
+  g_assert_cmpuint(bl_reader_n_fallback_files(f.reader), ==, 4);
+  close_fixture(&f);
+  close_fixture(&second);
+}
+
+/* Where the lengths of the fallback's chunks are not known, a stream still goes on in the middle.
+ */
+static void test_fallback_unknown_layout(void) {
+  Fixture f, second;
+  open_elsewhere(&f);
+  open_fixture(&second, NO_FD, TEST_HIDE_CHUNK_SIZE);
+  bl_reader_set_fallback(f.reader, second.reader);
+  test_remove_chunk(f.store, "y", "tiny-chunks", 5);
+  check_stream(&f, &files_elsewhere[3], 7);
+  g_assert_cmpuint(bl_reader_n_fallback_files(f.reader), ==, 1);
+  close_fixture(&f);
+  close_fixture(&second);
+}
+
+/* Blocks that were checked and are damaged. */
+static void test_fallback_checked(void) {
+  Fixture f, second;
+  open_with_fallback(&f, &second, BL_MEMORY_STORE_CAPS, TEST_DIGESTS);
+  const TestFile *file = &files[4];
+  guint64 index = index_of(&f, file->path);
+  g_autofree guint8 *wanted = test_bytes(file);
+  g_autofree guint8 *got = g_malloc(file->size);
+  g_autoptr(GError) error = NULL;
+  test_flip_byte(f.store, "x", file->path, 0, 100);
+  g_assert_true(bl_reader_read_checked(f.reader, index, 0, got, file->size, &error));
+  g_assert_cmpmem(got, file->size, wanted, file->size);
+  g_assert_cmpuint(bl_reader_n_fallback_files(f.reader), ==, 1);
+
+  /* Neither has it: both are told of. */
+  test_remove_chunk(second.store, "y", file->path, 2);
+  g_assert_false(bl_reader_read_checked(f.reader, index, 0, got, BLOCK, &error));
+  g_assert_error(error, BL_ERROR, BL_ERROR_CORRUPT);
+  g_assert_nonnull(strstr(error->message, "block 0 "));
+  g_assert_nonnull(strstr(error->message, "from the fallback: checkpoint \"y\""));
+  close_fixture(&f);
+  close_fixture(&second);
+}
+
+/* Whoever hashed a stream and found it wrong asks for it again, once. */
+static void test_fall_back(void) {
+  Fixture f, second;
+  open_with_fallback(&f, &second, BL_MEMORY_STORE_CAPS, TEST_DIGESTS);
+  const TestFile *file = &files[1];
+  g_autofree guint8 *wanted = test_bytes(file);
+  g_autofree guint8 *got = g_malloc(file->size);
+  g_autoptr(BlReaderStream) stream = bl_reader_stream_new(f.reader, index_of(&f, file->path));
+  g_assert_cmpint(bl_reader_stream_read(stream, got, 5000000, NULL), ==, 5000000);
+  g_assert_true(bl_reader_stream_fall_back(stream, 4999999));
+  gsize left = file->size - 4999999;
+  g_assert_cmpint(bl_reader_stream_read(stream, got, file->size, NULL), ==, (gssize)left);
+  g_assert_cmpmem(got, left, wanted + 4999999, left);
+  g_assert_false(bl_reader_stream_fall_back(stream, 0));
+  close_fixture(&f);
+  close_fixture(&second);
+}
+
+/* A file of the same name that holds something else is no fallback. */
+static void test_fallback_differs(void) {
+  Fixture f, second;
+  open_with_fallback(&f, &second, BL_MEMORY_STORE_CAPS, TEST_DIGESTS);
+  second.manifest->files[index_of(&second, "small.json")].sha256[0] ^= 1;
+  test_resize_chunk(f.store, "x", "small.json", 0, 60);
+  expect_read(&f, "small.json", 0, 100, BL_ERROR_CORRUPT, "chunk 0 has 60 bytes of 100");
+  expect_stream(&f, "small.json", "chunk 0 has 60 bytes of 100");
+  close_fixture(&f);
+  close_fixture(&second);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_data_func("/reader/reads/local", GUINT_TO_POINTER(BL_MEMORY_STORE_CAPS), test_reads);
@@ -221,5 +333,14 @@ int main(int argc, char **argv) {
   g_test_add_func("/reader/checked", test_checked);
   g_test_add_func("/reader/unknown-layout", test_unknown_layout);
   g_test_add_func("/reader/unreachable", test_unreachable);
+  g_test_add_data_func("/reader/fallback/local", GUINT_TO_POINTER(BL_MEMORY_STORE_CAPS),
+                       test_fallback);
+  g_test_add_data_func("/reader/fallback/no-descriptors", GUINT_TO_POINTER(NO_FD), test_fallback);
+  g_test_add_data_func("/reader/fallback/remote", GUINT_TO_POINTER(NO_FD | BL_STORE_IS_REMOTE),
+                       test_fallback);
+  g_test_add_func("/reader/fallback/unknown-layout", test_fallback_unknown_layout);
+  g_test_add_func("/reader/fallback/checked", test_fallback_checked);
+  g_test_add_func("/reader/fallback/differs", test_fallback_differs);
+  g_test_add_func("/reader/fall-back", test_fall_back);
   return g_test_run();
 }
