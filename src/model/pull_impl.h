@@ -22,6 +22,7 @@ typedef struct {
   BlStore *store;
   const BlPullOptions *options;
   BlJob *job;
+  BlStoreHold *hold; /* on the checkpoint; NULL where there is none */
   BlManifest *manifest;
   BlDigests *digests; /* perhaps without entries */
   BlInfo *info;

@@ -43,6 +43,14 @@ gint64 bl_usage_get(BlStore *store, const char *checkpoint_id) {
   return (gint64)used_at;
 }
 
+BlManifest *bl_usage_open(BlStore *store, const char *checkpoint_id, BlStoreHold **hold,
+                          GError **error) {
+  *hold = bl_usage_hold(store, checkpoint_id);
+  BlManifest *manifest = bl_manifest_load_ready(store, checkpoint_id, error);
+  if (manifest != NULL) bl_usage_record(store, checkpoint_id);
+  return manifest;
+}
+
 BlStoreHold *bl_usage_hold(BlStore *store, const char *checkpoint_id) {
   BlKeyBuffer key;
   if (!bl_store_can(store, BL_STORE_CAN_HOLD)) return NULL;

@@ -263,6 +263,7 @@ BlStoreHold *bl_store_hold_shared(BlStore *store, const char *key, GError **erro
  * over). */
 gboolean bl_store_hold_check(BlStoreHold *hold, GError **error);
 void bl_store_hold_free(BlStoreHold *hold);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlStoreHold, bl_store_hold_free)
 /* Whether a living process holds the object. UNKNOWN where locks prove nothing here (the store
  * tests itself). */
 gboolean bl_store_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);

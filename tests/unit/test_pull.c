@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "checkpoint.h"
 #include "model/pull_lock.h"
+#include "model/usage.h"
 #include "store/dir.h"
 #include "store/fault.h"
 #include "store/memory.h"
@@ -456,11 +457,42 @@ static void test_cancelled(void) {
   close_fixture(&f);
 }
 
+/* The use is recorded, and the checkpoint is held while it is read. A store that takes no record
+ * gives the files all the same. */
+static void test_use(void) {
+  Fixture f;
+  open_fixture(&f, TEST_DIGESTS | TEST_INFO);
+  BlPullOptions options = {.link = BL_LINK_COPY};
+  g_assert_cmpint(bl_usage_get(f.store, "x"), ==, 0);
+  gint64 before = g_get_real_time();
+  pull(&f, options);
+  g_assert_cmpint(bl_usage_get(f.store, "x"), >=, before);
+  remove_tree(f.out);
+  BlKeyBuffer key;
+  BlHoldState state;
+  g_assert_true(bl_store_is_held(f.store, bl_key_manifest(key, "x"), &state, NULL));
+  g_assert_cmpint(state, !=, BL_HOLD_HELD);
+
+  f.store = bl_fault_store_new(f.store);
+  static const BlFaultOp ops[] = {BL_FAULT_PUT, BL_FAULT_HOLD_SHARED};
+  for (gsize i = 0; i < G_N_ELEMENTS(ops); i++) {
+    BlFaultRule rule = {ops[i], 1, 0, TRUE, BL_ERROR_DENIED, 0};
+    bl_fault_store_set_rule(f.store, &rule);
+    pull(&f, options);
+    g_assert_cmpuint(bl_fault_store_n_hits(f.store), ==, 1);
+    assert_all(&f);
+    remove_tree(f.out);
+  }
+  close_fixture(&f);
+}
+
 /* Every call of the store fails once: an error, no half file, and the next pull finishes it. */
 static void test_faults(void) {
   Fixture f;
   open_fixture(&f, TEST_DIGESTS | TEST_INFO);
   f.store = bl_fault_store_new(f.store);
+  /* Without the record of the use and the hold, whose failures nobody hears of. */
+  f.store->caps = (f.store->caps | BL_STORE_IS_READ_ONLY) & ~BL_STORE_CAN_HOLD;
   guint64 n = 0, hits = 1;
   while (hits > 0) {
     BlFaultRule rule = {BL_FAULT_ANY, ++n, 1, TRUE, BL_ERROR_IO, 0};
@@ -548,6 +580,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/pull/leftovers", test_leftovers);
   g_test_add_func("/pull/parallel", test_parallel);
   g_test_add_func("/pull/cancelled", test_cancelled);
+  g_test_add_func("/pull/use", test_use);
   g_test_add_func("/pull/faults", test_faults);
   g_test_add_func("/pull/file", test_file);
   g_test_add_func("/pull/own-folder-in-checkpoint", test_own_folder_in_checkpoint);
