@@ -7,15 +7,17 @@
 
 #define MAX_FOLDERS 3
 
+static gboolean is_plain(char c) {
+  return g_ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+}
+
 /* Appends a key's part. A leading "." would make a hidden file (the names of temporaries begin so).
  */
 static void append_part(GString *out, const char *part, gsize size) {
-  for (gsize i = 0; i < size; i++) {
-    char c = part[i];
-    if (g_ascii_isalnum(c) || c == '_' || c == '-' || (c == '.' && i > 0))
-      g_string_append_c(out, c);
-    else
-      g_string_append_printf(out, "%%%02X", (guint8)c);
+  for (gsize i = 0, start; i < size; i++) {
+    for (start = i; i < size && is_plain(part[i]) && (i > 0 || part[i] != '.');) i++;
+    g_string_append_len(out, part + start, (gssize)(i - start));
+    if (i < size) g_string_append_printf(out, "%%%02X", (guint8)part[i]);
   }
 }
 
@@ -45,19 +47,21 @@ gboolean bl_dir_name_from_key(const char *key, BlDirName *name, GError **error) 
 }
 
 char *bl_dir_name_unescape(const char *part) {
-  g_autoptr(GString) out = g_string_new(NULL);
-  for (const char *p = part; *p != '\0'; p++) {
+  g_autoptr(GString) out = g_string_sized_new(strlen(part) + 1);
+  for (const char *p = part;;) {
+    gsize n = strcspn(p, ",%");
+    g_string_append_len(out, p, (gssize)n);
+    p += n;
+    if (*p == '\0') return g_string_free(g_steal_pointer(&out), FALSE);
     if (*p == ',') {
       g_string_append_c(out, '/');
-    } else if (*p == '%') {
-      if (!g_ascii_isxdigit(p[1]) || !g_ascii_isxdigit(p[2])) return NULL;
-      g_string_append_c(out, (char)(g_ascii_xdigit_value(p[1]) * 16 + g_ascii_xdigit_value(p[2])));
-      p += 2;
-    } else {
-      g_string_append_c(out, *p);
+      p++;
+      continue;
     }
+    if (!g_ascii_isxdigit(p[1]) || !g_ascii_isxdigit(p[2])) return NULL;
+    g_string_append_c(out, (char)(g_ascii_xdigit_value(p[1]) * 16 + g_ascii_xdigit_value(p[2])));
+    p += 3;
   }
-  return g_string_free(g_steal_pointer(&out), FALSE);
 }
 
 char *bl_dir_name_to_key(const char *folder, const char *name) {
