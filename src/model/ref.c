@@ -105,12 +105,16 @@ typedef struct {
   guint n;
 } Removal;
 
-/* Gives a ref that was moved away its name back. What was set there meanwhile is newer. */
-static gboolean put_back(BlStore *store, const char *moved_key, const char *key, GError **error) {
+gboolean bl_ref_is_moved(const char *key) {
+  return g_str_has_suffix(key, MOVED_SUFFIX);
+}
+
+gboolean bl_ref_put_back(BlStore *store, const char *moved_key, gboolean *is_back, GError **error) {
   g_autoptr(GError) fault = NULL;
-  if (bl_store_move(store, moved_key, key, &fault) ||
-      g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
-    return TRUE;
+  g_autofree char *key = g_strndup(moved_key, strlen(moved_key) - strlen(MOVED_SUFFIX));
+  gboolean is_moved = bl_store_move(store, moved_key, key, &fault);
+  if (is_back != NULL) *is_back = is_moved;
+  if (is_moved || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
   if (g_error_matches(fault, BL_ERROR, BL_ERROR_EXISTS))
     return bl_store_remove(store, moved_key, error);
   g_propagate_error(error, g_steal_pointer(&fault));
@@ -139,7 +143,7 @@ static gboolean remove_if_ours(BlStore *store, const char *key, const char *chec
   g_autoptr(json_t) json = load_ref(store, moved_key, "ref", &fault);
   const char *id = json == NULL ? "" : bl_json_find_string(json, "checkpoint_id", "");
   if (strcmp(id, checkpoint_id) == 0) return bl_store_remove(store, moved_key, error);
-  if (!put_back(store, moved_key, key, error)) return FALSE;
+  if (!bl_ref_put_back(store, moved_key, NULL, error)) return FALSE;
   if (fault == NULL || g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT)) return TRUE;
   g_propagate_error(error, g_steal_pointer(&fault));
   return FALSE;
@@ -148,9 +152,8 @@ static gboolean remove_if_ours(BlStore *store, const char *key, const char *chec
 static gboolean remove_ref(BlStore *store, const char *name, const char *key, gpointer user,
                            GError **error) {
   Removal *removal = user;
-  gboolean ok = g_str_has_suffix(key, MOVED_SUFFIX)
-                    ? bl_store_remove(store, key, error)
-                    : remove_if_ours(store, key, removal->checkpoint_id, error);
+  gboolean ok = bl_ref_is_moved(key) ? bl_store_remove(store, key, error)
+                                     : remove_if_ours(store, key, removal->checkpoint_id, error);
   if (!ok) {
     g_prefix_error(error, "removing ref \"%s\": ", name);
     return FALSE;
@@ -172,7 +175,7 @@ static gboolean add_name(BlStore *store, const char *name, const char *key, gpoi
                          GError **error) {
   (void)store;
   (void)error;
-  if (!g_str_has_suffix(key, MOVED_SUFFIX)) g_ptr_array_add(user, g_strdup(name));
+  if (!bl_ref_is_moved(key)) g_ptr_array_add(user, g_strdup(name));
   return TRUE;
 }
 

@@ -16,3 +16,9 @@ gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *che
  * frees with g_strfreev. Refs that cannot be read point nowhere. */
 char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id,
                     GError **error);
+/* Whether the key is that of a ref which a delete moved away to look at it, and did not move back
+ * or remove yet. */
+gboolean bl_ref_is_moved(const char *key);
+/* Gives it its name back; *is_back (may be NULL) is FALSE where one that was set meanwhile has the
+ * name, which is newer: then it is removed. Success where it is gone. */
+gboolean bl_ref_put_back(BlStore *store, const char *moved_key, gboolean *is_back, GError **error);

@@ -1,7 +1,7 @@
 /* Delete, in this order, each step repeatable: claim; manifest FAILED "delete in progress", naming
- * every key; refs; chunks; sync; digests, info, state; manifest; sync; claim. Only objects under
- * the checkpoint's own prefix are ever removed, whatever keys a manifest names: another checkpoint
- * never loses a byte. */
+ * every key; refs; chunks; sync; digests, info, state; manifest; last use; sync; claim. Only
+ * objects under the checkpoint's own prefix are ever removed, whatever keys a manifest names:
+ * another checkpoint never loses a byte. */
 #include "model/remove.h"
 
 #include <string.h>
@@ -121,6 +121,7 @@ static gboolean remove_claimed(Removal *removal, GError **error) {
     return FALSE;
   return remove_objects(removal, error) && bl_claim_check(removal->claim, error) &&
          bl_store_remove(removal->store, bl_key_manifest(key, removal->id), error) &&
+         bl_store_remove(removal->store, bl_key_used(key, removal->id), error) &&
          bl_store_sync(removal->store, error);
 }
 
@@ -134,49 +135,61 @@ static gboolean is_anything(const char *key, const BlObjectStat *object, gpointe
 }
 
 /* A claim would make the checkpoint's folder: what is not there is not claimed. */
-static gboolean check_there(Removal *removal, GError **error) {
-  char key[BL_KEY_MAX];
+static gboolean check_there(BlStore *store, const char *id, GError **error) {
+  BlKeyBuffer key;
   guint64 size;
   gboolean is_there = FALSE;
   g_autoptr(GError) fault = NULL;
-  if (bl_store_size(removal->store, bl_key_manifest(key, removal->id), &size, &fault) ||
+  if (bl_store_size(store, bl_key_manifest(key, id), &size, &fault) ||
       g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT))
     return TRUE;
   if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
-  if (bl_store_can(removal->store, BL_STORE_CAN_LIST) &&
-      !bl_store_list(removal->store, removal->prefix, is_anything, &is_there, error))
+  if (bl_store_can(store, BL_STORE_CAN_LIST) &&
+      !bl_store_list(store, bl_key_prefix(key, id), is_anything, &is_there, error))
     return FALSE;
   if (is_there) return TRUE;
+  /* A delete that was killed behind its last step but one. */
+  (void)bl_store_remove(store, bl_key_used(key, id), NULL);
   return bl_error_set(
       error, BL_ERROR_NOT_FOUND,
-      "store %s has no checkpoint \"%s\" (\"ballast model list\" shows what it has)",
-      removal->store->url, removal->id);
+      "store %s has no checkpoint \"%s\" (\"ballast model list\" shows what it has)", store->url,
+      id);
 }
 
-gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job,
-                   BlRemoveResult *result, GError **error) {
+gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *claim, BlJob *job,
+                           BlRemoveResult *result, GError **error) {
   *result = (BlRemoveResult){.checkpoint_id = g_strdup(checkpoint_id)};
-  Removal removal = {.store = store, .id = checkpoint_id, .job = job, .result = result};
-  if (!bl_checkpoint_id_check(checkpoint_id, error)) return FALSE;
+  Removal removal = {
+      .store = store, .id = checkpoint_id, .claim = claim, .job = job, .result = result};
   bl_key_prefix(removal.prefix, checkpoint_id);
-  if (!check_there(&removal, error)) return FALSE;
-  removal.claim = bl_claim_acquire(store, removal.prefix, "delete", wait_ms, job, error);
-  if (removal.claim == NULL) return FALSE;
-  bl_job_set_phase(job, "deleting");
   removal.keys = g_ptr_array_new_with_free_func(g_free);
+  bl_job_set_phase(job, "deleting");
   gboolean ok =
       bl_store_sweep(store, removal.prefix, NULL, error) && remove_claimed(&removal, error);
-  g_autoptr(GError) fault = NULL;
-  if (!bl_claim_release(removal.claim, &fault))
-    bl_job_note(job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s", checkpoint_id,
-                fault->message);
   g_ptr_array_unref(removal.keys);
   bl_manifest_free(removal.manifest);
   if (!ok)
     g_prefix_error(error,
                    "checkpoint \"%s\" is not wholly deleted (delete it again): ", checkpoint_id);
+  return ok;
+}
+
+gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job,
+                   BlRemoveResult *result, GError **error) {
+  BlKeyBuffer prefix;
+  *result = (BlRemoveResult){NULL};
+  if (!bl_checkpoint_id_check(checkpoint_id, error) || !check_there(store, checkpoint_id, error))
+    return FALSE;
+  BlClaim *claim =
+      bl_claim_acquire(store, bl_key_prefix(prefix, checkpoint_id), "delete", wait_ms, job, error);
+  if (claim == NULL) return FALSE;
+  gboolean ok = bl_remove_claimed(store, checkpoint_id, claim, job, result, error);
+  g_autoptr(GError) fault = NULL;
+  if (!bl_claim_release(claim, &fault))
+    bl_job_note(job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s", checkpoint_id,
+                fault->message);
   return ok;
 }

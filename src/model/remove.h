@@ -2,6 +2,7 @@
  * finished. */
 #pragma once
 #include "base/job.h"
+#include "store/claim.h"
 #include "store/store.h"
 
 typedef struct {
@@ -15,3 +16,6 @@ void bl_remove_result_clear(BlRemoveResult *result);
  * there is nothing; BUSY under a live claim. */
 gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJob *job,
                    BlRemoveResult *result, GError **error);
+/* The same for whoever holds the claim, which stays: success also where there is nothing. */
+gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *claim, BlJob *job,
+                           BlRemoveResult *result, GError **error);
