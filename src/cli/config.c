@@ -259,6 +259,16 @@ BlStore *bl_config_open_fallback(BlCli *cli, const char *option, GError **error)
   return config.fallback_url != NULL ? bl_config_open_url(config.fallback_url, FALSE, error) : NULL;
 }
 
+char *bl_config_state_folder(void) {
+  const char *own = g_getenv("BALLAST_STATE_DIR"), *xdg = g_getenv("XDG_STATE_HOME");
+  if (own != NULL && own[0] != '\0') return g_canonicalize_filename(own, NULL);
+  /* The XDG rules pass over one that is not absolute. */
+  if (xdg != NULL && xdg[0] == '/') return g_build_filename(xdg, "ballast", NULL);
+  const char *home = g_get_home_dir();
+  if (home == NULL || home[0] != '/' || !g_file_test(home, G_FILE_TEST_IS_DIR)) return NULL;
+  return g_build_filename(home, ".local", "state", "ballast", NULL);
+}
+
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error) {
   g_auto(BlConfig) config = {NULL};
   bl_config_load_without_files(cli, &config);

@@ -45,5 +45,10 @@ char *bl_config_store_url(const char *url, GError **error);
 BlStore *bl_config_open_fallback(BlCli *cli, const char *option, GError **error);
 /* Opens a store by URL or path, as --store takes it. */
 BlStore *bl_config_open_url(const char *url, gboolean create, GError **error);
+/* Where this user's local state is kept (docs/formats/local-state.md): BALLAST_STATE_DIR, else
+ * "ballast" in XDG_STATE_HOME, else below ~/.local/state. NULL where there is no home. It may not
+ * be there yet. Caller frees. */
+char *bl_config_state_folder(void);
+
 /* Opens the store that the command is to use. create: make it where it is not there yet. */
 BlStore *bl_config_open_store(BlCli *cli, gboolean create, GError **error);

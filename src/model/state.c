@@ -142,8 +142,8 @@ gboolean bl_state_check_whole(BlStore *store, const char *checkpoint_id, BlJob *
   g_autofree char *found = bl_state_describe(state);
   return bl_error_set(error, BL_ERROR_CORRUPT,
                       "checkpoint \"%s\" is DEGRADED: %s in the store (\"ballast model repair %s\" "
-                      "mends it, \"ballast model verify %s\" names what is wrong)",
-                      checkpoint_id, found, checkpoint_id, checkpoint_id);
+                      "mends it, --fallback reads from a second store)",
+                      checkpoint_id, found, checkpoint_id);
 }
 
 static json_t *paths_to_json(const GPtrArray *list) {
