@@ -178,6 +178,20 @@ static void test_resumed(Fixture *f, gconstpointer data) {
   release(a);
 }
 
+static void test_format(Fixture *f, gconstpointer data) {
+  (void)data;
+  BlKeyBuffer key;
+  gsize golden_size, size;
+  g_autofree char *golden = golden_load("docs/formats/golden", "reserved.json", &golden_size);
+  g_autofree char *text = NULL;
+  set_limit(f->store, 6 * (guint64)1024 * MIB);
+  put_bytes(f->store, chunk_key(key, GOLDEN_ID), MIB);
+  put_bytes(f->store, "weight/models/" GOLDEN_ID "/manifest", 100);
+  reserve(f->store, GOLDEN_ID, 5 * (guint64)1024 * MIB);
+  g_assert_true(bl_store_load(f->store, bl_key_reserved(key, GOLDEN_ID), 4096, &text, &size, NULL));
+  g_assert_cmpmem(text, size, golden, golden_size);
+}
+
 static void test_garbage(Fixture *f, gconstpointer data) {
   (void)data;
   BlKeyBuffer key;
@@ -277,7 +291,8 @@ int main(int argc, char **argv) {
     void (*func)(Fixture *f, gconstpointer data);
   } tests[] = {{"/room/used", test_used},       {"/room/reserve", test_reserve},
                {"/room/resumed", test_resumed}, {"/room/garbage", test_garbage},
-               {"/room/dead", test_dead},       {"/room/race", test_race}};
+               {"/room/format", test_format},   {"/room/dead", test_dead},
+               {"/room/race", test_race}};
   g_test_add_func("/room/no-limit", test_no_limit);
   for (guint i = 0; i < G_N_ELEMENTS(tests); i++)
     g_test_add(tests[i].path, Fixture, NULL, set_up, tests[i].func, tear_down);

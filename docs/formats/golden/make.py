@@ -133,6 +133,20 @@ def info_of_commit():
     return info(commit=COMMIT, commit_from="source", refs=refs, tags=["prod"], files=files)
 
 
+def store(max_bytes=None):
+    limit = {} if max_bytes is None else {"max_bytes": max_bytes}
+    return limit | {
+        "format": "ballast-dir",
+        "version": 1,
+        "features": {
+            "compatible": [],
+            "read_only_compatible": ["max-bytes"] if limit else [],
+            "incompatible": [],
+        },
+        "shared": "umask",
+    }
+
+
 def documents():
     failed = {"status": "FAILED", "error": "import in progress: host node-1, process 4711"}
     return {
@@ -168,12 +182,9 @@ def documents():
             "start_time": 123456,
             "started_at": 1700000000,
         },
-        "store.json": {
-            "format": "ballast-dir",
-            "version": 1,
-            "features": {"compatible": [], "read_only_compatible": [], "incompatible": []},
-            "shared": "umask",
-        },
+        "reserved.json": {"schema_version": 1, "bytes": 5368709120, "from_bytes": 1048576},
+        "store.json": store(),
+        "store-max-bytes.json": store(107374182400),
     }
 
 
@@ -181,7 +192,7 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     for name, document in documents().items():
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        end = "\n" if name == "store.json" else ""  # the one file that people edit
+        end = "\n" if name.startswith("store") else ""  # the one file that people edit
         (folder / name).write_bytes((text + end).encode())
 
 
