@@ -40,7 +40,8 @@ typedef struct {
 
 extern const BlCommand bl_cmd_model_import, bl_cmd_model_list, bl_cmd_model_inspect,
     bl_cmd_model_verify, bl_cmd_model_pull, bl_cmd_model_materialize_file, bl_cmd_model_cat,
-    bl_cmd_model_delete, bl_cmd_config_init, bl_cmd_config_show, bl_cmd_help, bl_cmd_complete;
+    bl_cmd_model_delete, bl_cmd_store_set, bl_cmd_config_init, bl_cmd_config_show, bl_cmd_help,
+    bl_cmd_complete;
 
 /* Every command in the order that help shows, NULL behind the last. */
 extern const BlCommand *const bl_commands[];

@@ -6,16 +6,26 @@
 #include "cli/options.h"
 
 const BlCommand *const bl_commands[] = {
-    &bl_cmd_model_import, &bl_cmd_model_list,   &bl_cmd_model_inspect,
-    &bl_cmd_model_verify, &bl_cmd_model_pull,   &bl_cmd_model_materialize_file,
-    &bl_cmd_model_cat,    &bl_cmd_model_delete, &bl_cmd_config_init,
-    &bl_cmd_config_show,  &bl_cmd_help,         NULL,
+    &bl_cmd_model_import,
+    &bl_cmd_model_list,
+    &bl_cmd_model_inspect,
+    &bl_cmd_model_verify,
+    &bl_cmd_model_pull,
+    &bl_cmd_model_materialize_file,
+    &bl_cmd_model_cat,
+    &bl_cmd_model_delete,
+    &bl_cmd_store_set,
+    &bl_cmd_config_init,
+    &bl_cmd_config_show,
+    &bl_cmd_help,
+    NULL,
 };
 
 static const struct {
   const char *name, *summary;
 } groups[] = {
     {"model", "checkpoints in the store"},
+    {"store", "what holds for all of the store"},
     {"config", "the store that is used"},
 };
 
