@@ -90,6 +90,8 @@ gboolean bl_dir_check_own_name(BlDirStore *store, const char *folder, GError **e
 gboolean bl_dir_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
 gboolean bl_dir_list_strays(BlStore *store, BlStrayFunc func, gpointer user, GError **error);
 gboolean bl_dir_remove_stray(BlStore *store, const BlStray *stray, GError **error);
+/* Opens what is there to the group of the store's folder: folders to write, objects to read. */
+gboolean bl_dir_open_to_group(BlDirStore *store, GError **error);
 
 /* dir_settings.c */
 /* What store.json says of the features: UNSUPPORTED where the store needs one that is not known;

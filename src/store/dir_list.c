@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/path.h"
 #include "store/dir_impl.h"
 
 /* Folders within folders below the root (dir_name.h). */
@@ -297,4 +298,67 @@ gboolean bl_dir_remove_stray(BlStore *base, const BlStray *stray, GError **error
     return bl_error_set_errno(error, errno, "store %s: cannot remove %s", base->url, stray->path);
   bl_dir_mark_folder(store, folder);
   return TRUE;
+}
+
+static gboolean set_not_open(const BlDirStore *store, const char *path, GError **error) {
+  int errnum = errno;
+  g_autofree char *shown = bl_path_display(path[0] == '\0' ? "its folder" : path);
+  return bl_error_set_errno(error, errnum,
+                            "store %s: cannot open %s to the store's group (do it as root, or as "
+                            "its owner)",
+                            store->base.url, shown);
+}
+
+/* Gives the group what it lacks of the wanted mode. */
+static gboolean open_to_group(const BlDirStore *store, int fd, const struct stat *st, mode_t wanted,
+                              gid_t group, const char *path, GError **error) {
+  if (st->st_gid == group && (st->st_mode & wanted) == wanted) return TRUE;
+  /* A change of group takes set-group-id away, so it comes first. */
+  if ((st->st_gid == group || fchown(fd, (uid_t)-1, group) == 0) &&
+      fchmod(fd, (st->st_mode & 07777) | wanted) == 0)
+    return TRUE;
+  return set_not_open(store, path, error);
+}
+
+static gboolean open_object_to_group(const BlDirStore *store, DIR *dir, const char *name,
+                                     gid_t group, const char *path, GError **error) {
+  struct stat st;
+  if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno == ENOENT || set_not_open(store, path, error);
+  if (!S_ISREG(st.st_mode) || (st.st_mode & 0044) == 0044) return TRUE;
+  bl_autofd fd = bl_openat(dirfd(dir), name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (fd < 0) return errno == ENOENT || set_not_open(store, path, error);
+  if (fstat(fd, &st) != 0) return set_not_open(store, path, error);
+  return open_to_group(store, fd, &st, 0444, group, path, error);
+}
+
+static gboolean open_folder_to_group(BlDirStore *store, const char *folder, guint depth,
+                                     gid_t group, GError **error) {
+  gboolean is_absent;
+  autodir *dir = open_folder(store, folder, &is_absent, error);
+  if (dir == NULL) return is_absent;
+  struct stat st;
+  if (fstat(dirfd(dir), &st) != 0) return set_not_open(store, folder, error);
+  if (!open_to_group(store, dirfd(dir), &st, 02070, group, folder, error)) return FALSE;
+  for (struct dirent *entry;;) {
+    if (!next_entry(store, dir, folder, &entry, error)) return FALSE;
+    if (entry == NULL) return TRUE;
+    if (entry->d_name[0] == '.') continue;
+    g_autofree char *path = path_below(folder, entry->d_name);
+    g_autofree char *key = find_key(folder, entry->d_name);
+    if (is_folder(dir, entry)) {
+      if (depth < MAX_DEPTH && is_store_folder(path) &&
+          !open_folder_to_group(store, path, depth + 1, group, error))
+        return FALSE;
+    } else if (key != NULL &&
+               !open_object_to_group(store, dir, entry->d_name, group, path, error)) {
+      return FALSE;
+    }
+  }
+}
+
+gboolean bl_dir_open_to_group(BlDirStore *store, GError **error) {
+  struct stat st;
+  if (fstat(store->root_fd, &st) != 0) return set_not_open(store, "", error);
+  return open_folder_to_group(store, "", 0, st.st_gid, error);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -120,19 +119,6 @@ static gboolean write_settings(BlDirStore *store, json_t *format, const BlStoreS
   return TRUE;
 }
 
-/* The group can work only where it may write into the store's own folder. */
-static gboolean open_to_group(BlDirStore *store, GError **error) {
-  struct stat st;
-  if (fstat(store->root_fd, &st) != 0)
-    return bl_error_set_errno(error, errno, "store %s: cannot look at its folder", store->base.url);
-  if ((st.st_mode & 02070) == 02070 || fchmod(store->root_fd, (st.st_mode & 07777) | 02070) == 0)
-    return TRUE;
-  return bl_error_set_errno(error, errno,
-                            "store %s: cannot open its folder to its group (its owner can: \"chmod "
-                            "g+rwxs\")",
-                            store->base.url);
-}
-
 gboolean bl_dir_set_settings(BlStore *base, const BlStoreSettings *settings, GError **error) {
   BlDirStore *store = bl_dir(base);
   if (settings->max_bytes != G_MAXUINT64 &&
@@ -155,6 +141,8 @@ gboolean bl_dir_set_settings(BlStore *base, const BlStoreSettings *settings, GEr
                         "store %s is read-only for ballast " BALLAST_VERSION
                         ": it has a feature that is not known (use a newer ballast)",
                         base->url);
-  if (settings->is_group_shared && !open_to_group(store, error)) return FALSE;
-  return write_settings(store, format, settings, error);
+  if (!settings->is_group_shared) return write_settings(store, format, settings, error);
+  /* The second time for what others made in between. */
+  return bl_dir_open_to_group(store, error) && write_settings(store, format, settings, error) &&
+         bl_dir_open_to_group(store, error);
 }

@@ -142,11 +142,15 @@ static void test_group(Fixture *f, gconstpointer data) {
   (void)data;
   mode_t umask_before = umask(077);
   g_assert_cmpint(chmod(f->root, 0700), ==, 0);
+  put_text(f->store, "weight/models/old/manifest", "bytes");
   set(f, G_MAXUINT64, TRUE);
   put_text(f->store, "weight/models/m/manifest", "bytes");
   umask(umask_before);
   check_mode(f, "", 02770);
   check_mode(f, "store.json", 0444);
+  check_mode(f, "weight/models", 02770);
+  check_mode(f, "weight/models/old", 02770);
+  check_mode(f, "weight/models/old/manifest", 0444);
   check_mode(f, "weight/models/m", 02775);
   check_mode(f, "weight/models/m/manifest", 0444);
   BlStoreSettings settings;
