@@ -48,11 +48,13 @@ void bl_help_overview(FILE *file) {
       "and read it from there at every later start.\n"
       "\n",
       file);
-  fprintf(file, "%s:\n", bl_command_group_summary("model"));
-  print_commands(file, "model");
-  fprintf(file, "\n%s:\n", bl_command_group_summary("config"));
-  print_commands(file, "config");
-  fputs("\nhelp:\n", file);
+  static const char *const groups[] = {"model", "store", "config"};
+  for (guint i = 0; i < G_N_ELEMENTS(groups); i++) {
+    fprintf(file, "%s:\n", bl_command_group_summary(groups[i]));
+    print_commands(file, groups[i]);
+    fputc('\n', file);
+  }
+  fputs("help:\n", file);
   print_commands(file, NULL);
   fputs("\noptions of every command:\n", file);
   print_options(file, bl_options_global());
