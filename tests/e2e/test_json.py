@@ -114,6 +114,7 @@ def test_other_commands(document, tmp_path):
     document("help-config", "help", "config")
     document("config-init", "config", "init")
     document("config-show", "config", "show")
+    document("store-set", "store", "set", "--max-bytes", "500GiB", "--shared", "group")
     document("error-invalid", "model", "lst", rc=2)
 
 
