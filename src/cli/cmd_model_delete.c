@@ -2,6 +2,7 @@
 #include "cli/name.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "model/identity.h"
 #include "model/remove.h"
 
 static struct { char *checkpoint_id, *wait; } opt;
@@ -36,6 +37,10 @@ static int run(BlCli *cli, char **args, GError **error) {
   bl_progress_start(&cli->progress, "delete");
   gboolean done = bl_remove(store, id, wait_ms, &cli->job, &result, error);
   bl_progress_stop(&cli->progress);
+  if (done) {
+    g_autofree char *state_folder = bl_config_state_folder();
+    bl_identities_remove(state_folder, store, id);
+  }
   if (done && cli->json) print_json(cli, &result);
   if (done && !cli->json) {
     BlSizeText size;

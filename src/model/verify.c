@@ -1,7 +1,8 @@
 /* Verify. Each file is one item of work, the largest first, so that the cores end together. A file
  * is streamed once and hashed; that is all where it is right. Only where its stream breaks is it
  * looked at again, chunk by chunk and then block by block around the bad chunks, so that everything
- * that is wrong with it is named and not just the first thing.
+ * that is wrong with it is named and not just the first thing. A file is looked at by stat before
+ * it is read and behind, so that what is recorded of it is of the bytes that were read.
  *
  * Threads: manifest and stored digests are read-only. Result and new digests are under the lock. */
 #include "model/verify.h"
@@ -12,12 +13,14 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "model/chunk.h"
+#include "model/identity.h"
 #include "model/info.h"
 #include "model/key.h"
 #include "model/reader.h"
 #include "model/transfer.h"
 #include "model/verify_deep.h"
-#include "store/claim.h"
+#include "model/verify_record.h"
+#include "model/verify_select.h"
 
 /* Findings kept: enough to see the pattern, and memory stays bounded where all is lost. */
 #define N_FINDINGS_MAX 10000
@@ -25,16 +28,20 @@
 typedef struct {
   BlStore *store;
   const BlManifest *manifest;
-  const BlDigests *stored; /* what the store has */
-  BlReader *reader;        /* without digests: it gives what is there */
+  const BlVerifySelection *selection;
+  BlDigests *stored; /* what the store has */
+  BlState *state;    /* likewise */
+  BlReader *reader;  /* without digests: it gives what is there */
   BlTransferPool *pool;
+  BlIdentities *identities;
   BlJob *job;
-  const guint32 *order; /* files to check, largest first */
-  GMutex lock;          /* protects the rest */
+  gboolean is_all, is_quick;
+  gboolean keeps_digests; /* there is an object that cannot be used: not ours to replace */
+  GMutex lock;            /* protects the rest */
   BlDigests *computed;
   BlVerifyResult *result;
-  guint8 *is_bad;         /* per file */
-  gboolean keeps_digests; /* there is an object that cannot be used: not ours to replace */
+  guint8 *is_bad; /* per file */
+  guint8 *faults; /* per file: BL_VERIFY_… */
 } Check;
 
 /* One file under check. */
@@ -60,6 +67,7 @@ static void free_finding(gpointer data) {
 void bl_verify_result_free(BlVerifyResult *result) {
   if (result == NULL) return;
   g_ptr_array_unref(result->findings);
+  g_free(result->not_recorded);
   g_free(result);
 }
 
@@ -124,6 +132,22 @@ static gboolean ends_check(const GError *error) {
   }
 }
 
+/* The bytes of the file are not what they must be, or gone. */
+static void mark(const FileCheck *fc, guint8 fault) {
+  g_mutex_lock(&fc->check->lock);
+  fc->check->faults[fc->index] |= fault;
+  g_mutex_unlock(&fc->check->lock);
+}
+
+/* A read that failed says something about the data, an open may have failed for want of rights or
+ * of descriptors. */
+static void mark_unreadable(const FileCheck *fc, const GError *cause, gboolean is_open) {
+  BlErrorCode code = bl_error_code(cause);
+  gboolean is_damage =
+      code == BL_ERROR_CORRUPT || code == BL_ERROR_NOT_FOUND || (is_open && code == BL_ERROR_IO);
+  mark(fc, is_damage ? BL_VERIFY_DAMAGED : BL_VERIFY_UNJUDGED);
+}
+
 static gssize read_stream(gpointer user, void *data, gsize size, GError **error) {
   return bl_reader_stream_read(user, data, size, error);
 }
@@ -134,10 +158,11 @@ static void add_bad_block(const FileCheck *fc, BlFindingKind kind, guint64 block
   guint64 size = MIN(BL_BLOCK_SIZE, fc->file->size - offset);
   add_finding(fc, kind, offset, size,
               "block %" G_GUINT64_FORMAT " (bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-              ") %s: CRC32C is %08x, digests say %08x (import the checkpoint again)",
+              ") %s: CRC32C is %08x, digests say %08x (\"ballast model repair\" mends it)",
               block, offset, offset + size - 1,
               kind == BL_FINDING_BLOCK ? "is damaged" : "is right by SHA-256, its digest is wrong",
               found, fc->crcs[block]);
+  if (kind == BL_FINDING_BLOCK) mark(fc, BL_VERIFY_DAMAGED);
 }
 
 /* TRUE where all blocks have the stored CRCs. */
@@ -175,7 +200,8 @@ static void judge_whole(const FileCheck *fc, BlHasher *hasher) {
   bl_hex_encode(sha256, sizeof sha256, is);
   bl_hex_encode(fc->file->sha256, sizeof sha256, wanted);
   add_finding(fc, BL_FINDING_SHA256, 0, fc->file->size,
-              "SHA-256 is %s, must be %s (import the checkpoint again)", is, wanted);
+              "SHA-256 is %s, must be %s (\"ballast model repair\" mends it)", is, wanted);
+  mark(fc, BL_VERIFY_DAMAGED);
 }
 
 typedef struct {
@@ -200,8 +226,9 @@ static gboolean check_chunks(const FileCheck *fc, GArray *lost, GError **error) 
       if (!is_known || chunk.size == wanted) continue;
       add_finding(fc, BL_FINDING_SIZE, start, wanted,
                   "chunk %u has %" G_GUINT64_FORMAT " bytes, must have %" G_GUINT64_FORMAT
-                  " (import the checkpoint again)",
+                  " (\"ballast model repair\" mends it)",
                   i, chunk.size, wanted);
+      mark(fc, BL_VERIFY_DAMAGED);
       Range range = {start + MIN(chunk.size, wanted), start + wanted};
       if (range.start < range.end) g_array_append_val(lost, range);
       continue;
@@ -212,8 +239,12 @@ static gboolean check_chunks(const FileCheck *fc, GArray *lost, GError **error) 
     }
     gboolean missing = bl_error_code(cause) == BL_ERROR_NOT_FOUND;
     add_finding(fc, missing ? BL_FINDING_MISSING : BL_FINDING_UNREADABLE, start, wanted,
-                "chunk %u %s (import the checkpoint again)", i,
+                "chunk %u %s (\"ballast model repair\" mends it)", i,
                 missing ? "is missing from the store" : cause->message);
+    if (missing)
+      mark(fc, BL_VERIFY_MISSING);
+    else
+      mark_unreadable(fc, cause, FALSE);
     Range range = {start, start + wanted};
     g_array_append_val(lost, range);
   }
@@ -245,6 +276,7 @@ static gboolean check_blocks(const FileCheck *fc, const GArray *lost, GError **e
       }
       add_finding(fc, BL_FINDING_UNREADABLE, offset, size,
                   "block %" G_GUINT64_FORMAT " cannot be read: %s", i, cause_text(fc, cause));
+      mark_unreadable(fc, cause, TRUE);
       continue;
     }
     guint32 crc = bl_crc32c(data, size);
@@ -268,16 +300,50 @@ static gboolean diagnose(const FileCheck *fc, GError *cause, GError **error) {
   g_mutex_lock(&fc->check->lock);
   gboolean is_named = fc->check->is_bad[fc->index];
   g_mutex_unlock(&fc->check->lock);
-  if (!is_named)
-    add_finding(fc,
-                bl_error_code(broke) == BL_ERROR_CORRUPT ? BL_FINDING_SIZE : BL_FINDING_UNREADABLE,
-                0, fc->file->size, "cannot be read whole: %s", cause_text(fc, broke));
+  if (is_named) return TRUE;
+  add_finding(fc,
+              bl_error_code(broke) == BL_ERROR_CORRUPT ? BL_FINDING_SIZE : BL_FINDING_UNREADABLE, 0,
+              fc->file->size, "cannot be read whole: %s", cause_text(fc, broke));
+  mark_unreadable(fc, broke, TRUE);
   return TRUE;
+}
+
+/* Where the state could not name all that was bad, anything may be. */
+static gboolean may_be_quick(const BlState *state) {
+  return MAX(state->missing->len, state->damaged->len) < BL_STATE_MAX_PATHS;
+}
+
+/* Whether the file need not be read: its objects are those that were found right, and nobody found
+ * them bad since. They are noted for the record either way. */
+static gboolean is_unchanged(Check *check, guint64 index) {
+  const char *path = check->manifest->files[index].path;
+  return bl_identities_look(check->identities, index) && check->is_quick &&
+         !bl_state_has_path(check->state->missing, path) &&
+         !bl_state_has_path(check->state->damaged, path);
+}
+
+/* Keeps what the next quick check goes by. */
+static void finish_file(const FileCheck *fc) {
+  Check *check = fc->check;
+  g_mutex_lock(&check->lock);
+  gboolean is_right = check->faults[fc->index] == 0;
+  check->result->n_files_read++;
+  check->result->n_bytes_read += fc->file->size;
+  g_mutex_unlock(&check->lock);
+  if (is_right)
+    bl_identities_record(check->identities, fc->index);
+  else
+    bl_identities_forget(check->identities, fc->index);
 }
 
 static gboolean check_file(guint64 i, guint worker, gpointer user, GError **error) {
   Check *check = user;
-  guint64 index = check->order[i];
+  guint64 index = check->selection->files[i];
+  if (is_unchanged(check, index)) {
+    bl_job_add_bytes(check->job, check->manifest->files[index].size);
+    bl_job_add_files(check->job, 1);
+    return TRUE;
+  }
   FileCheck fc = {
       .check = check,
       .index = index,
@@ -294,6 +360,7 @@ static gboolean check_file(guint64 i, guint worker, gpointer user, GError **erro
     judge_whole(&fc, hasher);
   else if (!diagnose(&fc, cause, error))
     return FALSE;
+  finish_file(&fc);
   bl_job_add_files(check->job, 1);
   return TRUE;
 }
@@ -304,12 +371,6 @@ static int compare_findings(gconstpointer a, gconstpointer b) {
   if (order != 0) return order;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
   return (int)x->kind - (int)y->kind;
-}
-
-static int compare_sizes(gconstpointer a, gconstpointer b, gpointer user) {
-  const BlManifestFile *files = user;
-  guint64 x = files[*(const guint32 *)a].size, y = files[*(const guint32 *)b].size;
-  return x > y ? -1 : x < y;
 }
 
 /* Takes what is wrong with an object of ours beside the manifest as a finding: damage is bad, a
@@ -323,8 +384,9 @@ static gboolean take_object_fault(Check *check, BlFindingKind kind, const char *
   gboolean is_later = bl_error_code(cause) == BL_ERROR_UNSUPPORTED;
   BlFinding *finding = g_new0(BlFinding, 1);
   finding->kind = is_later ? BL_FINDING_WARNING : kind;
-  finding->text = g_strdup_printf("%s cannot be used: %s (%s)", what, cause->message,
-                                  is_later ? "use a newer ballast" : "import the checkpoint again");
+  finding->text =
+      g_strdup_printf("%s cannot be used: %s (%s)", what, cause->message,
+                      is_later ? "use a newer ballast" : "\"ballast model repair\" mends it");
   take_finding(check, G_MAXUINT64, finding);
   g_error_free(cause);
   return TRUE;
@@ -346,9 +408,9 @@ static gboolean check_info(Check *check, GError **error) {
   return info != NULL || take_object_fault(check, BL_FINDING_INFO, "the info object", cause, error);
 }
 
-static gboolean check_deep(Check *check, const BlVerifyOptions *options, GError **error) {
-  g_autoptr(BlLayoutResult) layout =
-      bl_verify_deep(check->reader, check->manifest, options, check->job, error);
+static gboolean check_deep(Check *check, GError **error) {
+  g_autoptr(BlLayoutResult) layout = bl_verify_deep(
+      check->reader, check->manifest, check->selection->is_selected, check->job, error);
   if (layout == NULL) return FALSE;
   for (guint i = 0; i < layout->findings->len; i++) {
     const BlLayoutFinding *found = g_ptr_array_index(layout->findings, i);
@@ -368,29 +430,22 @@ static gboolean check_deep(Check *check, const BlVerifyOptions *options, GError 
   return TRUE;
 }
 
-/* Under the claim, and only while the manifest is the one that was checked: beside an import or a
- * delete there is nothing to write. */
-static gboolean save_digests(Check *check, GError **error) {
-  const BlManifest *manifest = check->manifest;
-  BlKeyBuffer prefix;
-  BlClaim *claim = bl_claim_acquire(check->store, bl_key_prefix(prefix, manifest->checkpoint_id),
-                                    "verify", 0, check->job, error);
-  if (claim == NULL) return FALSE;
-  g_autoptr(BlManifest) now =
-      bl_manifest_load(check->store, manifest->checkpoint_id, BL_MANIFEST_HEADER_ONLY, NULL);
-  gboolean is_same = now != NULL && memcmp(now->sha256, manifest->sha256, BL_SHA256_SIZE) == 0;
-  gboolean is_saved = is_same && bl_digests_save(check->store, manifest, check->computed, error);
-  return bl_claim_release(claim, is_saved ? error : NULL) && is_saved;
+static gboolean is_read_whole(const Check *check) {
+  return check->is_all && check->result->n_bytes_read == check->result->n_bytes;
 }
 
-/* Adds the stored digests to the computed ones and writes them, where the whole checkpoint is right
- * and some were absent. A store that cannot be written is no fault of the data. */
-static void write_digests(Check *check, guint64 n_checked) {
+static gboolean is_all_judged(const Check *check) {
+  for (guint64 i = 0; i < check->manifest->n_files; i++)
+    if (check->faults[i] & BL_VERIFY_UNJUDGED) return FALSE;
+  return check->is_all;
+}
+
+/* The digests to write: the stored ones with those that were computed, where every byte was read,
+ * the whole checkpoint is right and some were absent. Else NULL. */
+static const BlDigests *merge_digests(Check *check) {
   const BlManifest *manifest = check->manifest;
   gboolean any_absent = FALSE;
-  if (check->keeps_digests || check->result->is_bad || n_checked != manifest->n_files ||
-      bl_store_can(check->store, BL_STORE_IS_READ_ONLY))
-    return;
+  if (check->keeps_digests || check->result->is_bad || !is_read_whole(check)) return NULL;
   for (guint64 i = 0; i < manifest->n_files; i++) {
     guint64 n = bl_digests_n_blocks(manifest->files[i].size);
     const guint32 *crcs = bl_digests_get(check->stored, i);
@@ -399,55 +454,69 @@ static void write_digests(Check *check, guint64 n_checked) {
     else if (n > 0)
       any_absent = TRUE;
   }
-  if (!any_absent) return;
-  g_autoptr(GError) error = NULL;
-  check->result->digests_written = save_digests(check, &error);
-  if (error != NULL && bl_error_code(error) != BL_ERROR_DENIED &&
-      bl_error_code(error) != BL_ERROR_BUSY)
-    bl_job_note(check->job, BL_NOTE_WARNING, "the block digests could not be written: %s",
-                error->message);
+  return any_absent ? check->computed : NULL;
 }
 
-/* Picks the files to check, largest first. Caller frees. */
-static guint32 *make_order(const BlManifest *manifest, const BlVerifyOptions *options, guint64 *n,
-                           guint64 *n_bytes) {
-  guint32 *order = g_new(guint32, MAX(manifest->n_files, 1));
-  *n = *n_bytes = 0;
-  for (guint64 i = 0; i < manifest->n_files; i++) {
-    if (!bl_path_is_selected(manifest->files[i].path, options->include, options->exclude)) continue;
-    order[(*n)++] = (guint32)i;
-    *n_bytes += manifest->files[i].size;
-  }
-  g_qsort_with_data(order, (gint)*n, sizeof *order, compare_sizes, manifest->files);
-  return order;
+static void record(Check *check) {
+  BlVerifyResult *result = check->result;
+  gboolean is_complete = is_all_judged(check);
+  BlVerifyRecord record = {
+      .manifest = check->manifest,
+      .faults = check->faults,
+      .digests = merge_digests(check),
+      .is_complete = is_complete,
+      .checked_at = is_complete && is_read_whole(check) ? g_get_real_time() / G_USEC_PER_SEC : 0,
+  };
+  result->not_recorded = bl_verify_record(&record, check->store, check->state, check->job);
+  result->digests_written = record.digests_written;
+  result->was_degraded = record.was_degraded;
+  result->is_degraded = result->not_recorded == NULL ? record.is_degraded : record.was_degraded;
 }
 
 static gboolean run_check(Check *check, const BlVerifyOptions *options, GError **error) {
-  guint64 n, n_bytes;
-  g_autofree guint32 *order = make_order(check->manifest, options, &n, &n_bytes);
-  g_autoptr(BlDigests) stored = load_digests(check, error);
-  if (stored == NULL || !check_info(check, error)) return FALSE;
-  g_autoptr(BlDigests) computed = bl_digests_new(check->manifest);
-  g_autoptr(BlReader) reader = bl_reader_new(check->store, check->manifest, NULL);
-  g_autoptr(BlTransferPool) pool = bl_transfer_pool_new(check->store, bl_job_n_threads(check->job));
-  g_autofree guint8 *is_bad = g_new0(guint8, MAX(check->manifest->n_files, 1));
-  check->order = order;
-  check->stored = stored;
-  check->computed = computed;
-  check->reader = reader;
-  check->pool = pool;
-  check->is_bad = is_bad;
-
+  const BlVerifySelection *selection = check->selection;
   bl_job_set_phase(check->job, "verifying");
-  bl_job_set_total(check->job, n_bytes, n);
-  if (!bl_job_run(check->job, n, check_file, check, error)) return FALSE;
-  check->result->n_files = n;
-  check->result->n_bytes = n_bytes;
-  write_digests(check, n);
-  if (options->deep && !check_deep(check, options, error)) return FALSE;
-  for (guint64 i = 0; i < check->manifest->n_files; i++) check->result->n_files_bad += is_bad[i];
+  bl_job_set_total(check->job, selection->n_bytes, selection->n);
+  if (!bl_job_run(check->job, selection->n, check_file, check, error)) return FALSE;
+  check->result->n_files = selection->n;
+  check->result->n_bytes = selection->n_bytes;
+  record(check);
+  if (options->deep && !check_deep(check, error)) return FALSE;
+  for (guint64 i = 0; i < check->manifest->n_files; i++)
+    check->result->n_files_bad += check->is_bad[i];
   g_ptr_array_sort(check->result->findings, compare_findings);
   return TRUE;
+}
+
+/* What the store has beside the bytes, and what else the check works with. */
+static gboolean prepare_check(Check *check, const BlVerifyOptions *options, GError **error) {
+  const BlManifest *manifest = check->manifest;
+  gsize n = (gsize)MAX(manifest->n_files, 1);
+  check->state = bl_state_load_usable(check->store, manifest->checkpoint_id, check->job, error);
+  if (check->state == NULL) return FALSE;
+  check->stored = load_digests(check, error);
+  if (check->stored == NULL || !check_info(check, error)) return FALSE;
+  check->is_all = check->selection->n == manifest->n_files;
+  check->is_quick = options->quick && may_be_quick(check->state);
+  check->identities = bl_identities_load(options->state_folder, check->store, manifest);
+  check->computed = bl_digests_new(manifest);
+  check->reader = bl_reader_new(check->store, manifest, NULL);
+  check->pool = bl_transfer_pool_new(check->store, bl_job_n_threads(check->job));
+  check->is_bad = g_new0(guint8, n);
+  check->faults = g_new0(guint8, n);
+  return TRUE;
+}
+
+static void clear_check(Check *check) {
+  bl_transfer_pool_free(check->pool);
+  g_clear_pointer(&check->reader, bl_reader_free);
+  g_clear_pointer(&check->computed, bl_digests_free);
+  g_clear_pointer(&check->stored, bl_digests_free);
+  bl_identities_free(check->identities);
+  bl_state_free(check->state);
+  g_free(check->is_bad);
+  g_free(check->faults);
+  g_mutex_clear(&check->lock);
 }
 
 BlVerifyResult *bl_verify(BlStore *store, const char *checkpoint_id, const BlVerifyOptions *options,
@@ -456,9 +525,15 @@ BlVerifyResult *bl_verify(BlStore *store, const char *checkpoint_id, const BlVer
   if (manifest == NULL) return NULL;
   g_autoptr(BlVerifyResult) result = g_new0(BlVerifyResult, 1);
   result->findings = g_ptr_array_new_with_free_func(free_finding);
-  Check check = {.store = store, .manifest = manifest, .job = job, .result = result};
+  g_auto(BlVerifySelection) selection;
+  bl_verify_select(&selection, manifest, options);
+  Check check = {
+      .store = store, .manifest = manifest, .selection = &selection, .job = job, .result = result};
   g_mutex_init(&check.lock);
-  gboolean ok = run_check(&check, options, error);
-  g_mutex_clear(&check.lock);
+  gboolean ok = prepare_check(&check, options, error);
+  if (ok) ok = run_check(&check, options, error);
+  /* Also of a check that was stopped: the next quick one goes on from it. */
+  if (check.identities != NULL) bl_identities_save(check.identities);
+  clear_check(&check);
   return ok ? g_steal_pointer(&result) : NULL;
 }

@@ -1,12 +1,11 @@
 #include "model/verify_deep.h"
 
 #include "base/error.h"
-#include "base/path.h"
 
 typedef struct {
   BlReader *reader;
   const BlManifest *manifest;
-  const BlVerifyOptions *options;
+  const guint8 *is_selected;
   BlJob *job;
   const guint64 *index; /* in the manifest, of each file of the layout */
 } Deep;
@@ -44,22 +43,22 @@ static void close_source(gpointer user G_GNUC_UNUSED, BlByteSource *source) {
 
 static gboolean is_left_out(gpointer user, const char *path) {
   const Deep *deep = user;
-  return bl_manifest_find(deep->manifest, path) != NULL &&
-         !bl_path_is_selected(path, deep->options->include, deep->options->exclude);
+  const BlManifestFile *file = bl_manifest_find(deep->manifest, path);
+  return file != NULL && !deep->is_selected[file - deep->manifest->files];
 }
 
 BlLayoutResult *bl_verify_deep(BlReader *reader, const BlManifest *manifest,
-                               const BlVerifyOptions *options, BlJob *job, GError **error) {
+                               const guint8 *is_selected, BlJob *job, GError **error) {
   g_autofree BlLayoutFile *files = g_new(BlLayoutFile, MAX(manifest->n_files, 1));
   g_autofree guint64 *index = g_new(guint64, MAX(manifest->n_files, 1));
   guint64 n = 0;
   for (guint64 i = 0; i < manifest->n_files; i++) {
     const BlManifestFile *file = &manifest->files[i];
-    if (!bl_path_is_selected(file->path, options->include, options->exclude)) continue;
+    if (!is_selected[i]) continue;
     files[n] = (BlLayoutFile){file->path, file->size};
     index[n++] = i;
   }
-  Deep deep = {reader, manifest, options, job, index};
+  Deep deep = {reader, manifest, is_selected, job, index};
   BlLayoutInput input = {files, n, open_source, close_source, is_left_out, &deep};
   return bl_layout_check(&input, TRUE, error);
 }

@@ -5,6 +5,7 @@
 #include "model/reader.h"
 #include "model/verify.h"
 
-/* NULL where the store could not be read for a reason that is no damage, or the job was stopped. */
+/* is_selected: by index in the manifest; files that are not are taken for there and right. NULL
+ * where the store could not be read for a reason that is no damage, or the job was stopped. */
 BlLayoutResult *bl_verify_deep(BlReader *reader, const BlManifest *manifest,
-                               const BlVerifyOptions *options, BlJob *job, GError **error);
+                               const guint8 *is_selected, BlJob *job, GError **error);

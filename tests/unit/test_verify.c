@@ -1,7 +1,16 @@
 #include "model/verify.h"
 
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../support/folder.h"
 #include "base/error.h"
 #include "checkpoint.h"
+#include "model/state.h"
+#include "store/claim.h"
 #include "store/fault.h"
 #include "store/memory.h"
 
@@ -236,6 +245,7 @@ static void test_faults(void) {
   BlVerifyOptions options = {0};
   for (gsize i = 0; i < G_N_ELEMENTS(codes); i++) {
     g_autoptr(BlStore) store = bl_fault_store_new(make_store(NO_FD, TEST_DIGESTS));
+    store->caps |= BL_STORE_IS_READ_ONLY; /* what is recorded is test_record_faults' */
     guint64 n = 0, hits = 1;
     while (hits > 0) {
       BlFaultRule rule = {BL_FAULT_ANY, ++n, 1, TRUE, codes[i], 0};
@@ -250,6 +260,241 @@ static void test_faults(void) {
     }
     g_assert_cmpuint(n, >, 10);
   }
+}
+
+static BlState *load_state(BlStore *store) {
+  BlState *state = bl_state_load(store, "x", NULL);
+  g_assert_nonnull(state);
+  return state;
+}
+
+static gboolean pin(BlState *state, gpointer user) {
+  (void)user;
+  state->is_pinned = TRUE;
+  return TRUE;
+}
+
+/* A full check writes what it found and when; the next one takes off what is right again. */
+static void test_records_state(void) {
+  g_autoptr(BlStore) store = make_store(NO_FD, TEST_DIGESTS);
+  g_assert_true(bl_state_update(store, "x", pin, NULL, 0, NULL, NULL));
+  char key[BL_KEY_MAX];
+  g_autofree char *data = NULL;
+  gsize size;
+  g_assert_true(
+      bl_store_load(store, bl_key_chunk(key, "x", "c.bin", 1), BLOCK, &data, &size, NULL));
+  test_remove_chunk(store, "x", "c.bin", 1);
+  test_flip_byte(store, "x", "c.bin", 4, 0);
+  test_flip_byte(store, "x", "a.json", 0, 7);
+  gint64 before = g_get_real_time() / G_USEC_PER_SEC;
+  g_autoptr(BlVerifyResult) first = verify(store);
+  g_assert_true(first->is_degraded && !first->was_degraded);
+  g_assert_null(first->not_recorded);
+  g_autoptr(BlState) state = load_state(store);
+  g_assert_true(state->is_pinned);
+  g_assert_cmpint(state->checked_at, >=, before);
+  g_assert_cmpuint(state->missing->len, ==, 1);
+  g_assert_true(bl_state_has_path(state->missing, "c.bin"));
+  g_assert_cmpuint(state->damaged->len, ==, 2);
+  g_assert_true(bl_state_has_path(state->damaged, "a.json"));
+
+  test_flip_byte(store, "x", "a.json", 0, 7);
+  test_flip_byte(store, "x", "c.bin", 4, 0);
+  g_assert_true(bl_store_put(store, key, data, size, 0, NULL));
+  g_autoptr(BlVerifyResult) second = verify(store);
+  g_assert_true(!second->is_degraded && second->was_degraded);
+  g_autoptr(BlState) after = load_state(store);
+  g_assert_true(after->is_pinned && !bl_state_is_degraded(after));
+}
+
+/* A part adds what it finds, and neither takes off nor tells a time. */
+static void test_records_part(void) {
+  g_autoptr(BlStore) store = make_store(NO_FD, TEST_DIGESTS);
+  char *only_a[] = {(char[]){"a.*"}, NULL}, *only_b[] = {(char[]){"b.*"}, NULL};
+  BlVerifyOptions options = {.include = only_a};
+  test_flip_byte(store, "x", "a.json", 0, 7);
+  g_autoptr(BlVerifyResult) a = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_true(a->is_degraded);
+  options.include = only_b;
+  test_flip_byte(store, "x", "b.bin", 0, 7);
+  g_autoptr(BlVerifyResult) b = bl_verify(store, "x", &options, NULL, NULL);
+  g_autoptr(BlState) state = load_state(store);
+  g_assert_cmpuint(state->damaged->len, ==, 2);
+  g_assert_cmpint(state->checked_at, ==, 0);
+  test_flip_byte(store, "x", "b.bin", 0, 7);
+  g_autoptr(BlVerifyResult) again = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_false(bl_verify_result_is_bad(again));
+  g_assert_true(again->is_degraded);
+}
+
+/* Bytes that are right beside digests that are not; a file that this user may not read. */
+static void test_not_recorded(void) {
+  g_autoptr(BlStore) read_only = make_store(NO_FD, TEST_DIGESTS);
+  test_flip_byte(read_only, "x", "a.json", 0, 7);
+  read_only->caps |= BL_STORE_IS_READ_ONLY;
+  g_autoptr(BlVerifyResult) first = verify(read_only);
+  g_assert_nonnull(strstr(first->not_recorded, "read-only"));
+  g_assert_false(first->is_degraded);
+
+  g_autoptr(BlStore) store = make_store(NO_FD, TEST_DIGESTS);
+  replace_digests(store, "\"crc\":\"", "\"crc\":\"00000000");
+  g_autoptr(BlVerifyResult) digests = verify(store);
+  g_assert_true(bl_verify_result_is_bad(digests));
+  g_assert_false(digests->is_degraded);
+
+  BlKeyBuffer prefix;
+  test_flip_byte(store, "x", "a.json", 0, 7);
+  BlClaim *claim = bl_claim_acquire(store, bl_key_prefix(prefix, "x"), "import", 0, NULL, NULL);
+  g_autoptr(BlVerifyResult) claimed = verify(store);
+  g_assert_true(bl_claim_release(claim, NULL));
+  g_assert_nonnull(strstr(claimed->not_recorded, "import"));
+  g_autoptr(BlState) state = load_state(store);
+  g_assert_false(bl_state_is_degraded(state));
+}
+
+/* An open that is denied says nothing about the bytes. */
+static void test_denied(void) {
+  g_autoptr(BlStore) store = bl_fault_store_new(make_store(BL_MEMORY_STORE_CAPS, TEST_DIGESTS));
+  guint64 n = 0, hits = 1;
+  while (hits > 0) {
+    BlVerifyOptions options = {0};
+    BlFaultRule rule = {BL_FAULT_OPEN_FD, ++n, 0, TRUE, BL_ERROR_DENIED, 0};
+    bl_fault_store_set_rule(store, &rule);
+    g_autoptr(BlVerifyResult) result = bl_verify(store, "x", &options, NULL, NULL);
+    hits = bl_fault_store_n_hits(store);
+    if (result != NULL && hits > 0) {
+      g_autoptr(BlState) state = load_state(store);
+      g_assert_false(bl_state_is_degraded(state));
+      g_assert_cmpint(state->checked_at, ==, 0);
+    }
+  }
+  g_assert_cmpuint(n, >, 3);
+}
+
+/* Failures of what is recorded are told, and change nothing of the result. */
+static void test_record_faults(void) {
+  static const BlFaultOp ops[] = {BL_FAULT_PUT, BL_FAULT_PUT_HELD, BL_FAULT_REMOVE};
+  for (gsize i = 0; i < G_N_ELEMENTS(ops); i++) {
+    g_autoptr(BlStore) store = bl_fault_store_new(make_store(NO_FD, 0));
+    guint64 hits = 1;
+    for (guint64 n = 1; hits > 0; n++) {
+      BlFaultRule rule = {ops[i], n, 1, TRUE, BL_ERROR_NO_SPACE, 0};
+      BlVerifyOptions options = {0};
+      bl_fault_store_set_rule(store, &rule);
+      g_autoptr(BlVerifyResult) result = bl_verify(store, "x", &options, NULL, NULL);
+      g_assert_nonnull(result);
+      g_assert_false(bl_verify_result_is_bad(result));
+      hits = bl_fault_store_n_hits(store);
+    }
+  }
+}
+
+/* All parts together are all files, each in one of them. */
+static void test_subsets(void) {
+  enum { N = 60 };
+  TestFile many[N];
+  char *paths[N];
+  for (guint i = 0; i < N; i++) {
+    paths[i] = g_strdup_printf("f-%02u", i);
+    many[i] = (TestFile){paths[i], i % 7 == 0 ? 0 : (i * 7919) % 5000, 0, FALSE};
+  }
+  g_autoptr(BlStore) store = bl_memory_store_new(NO_FD);
+  test_put_checkpoint(store, "x", many, N, TEST_DIGESTS);
+  for (guint i = 0; i < N; i++)
+    if (many[i].size > 0) test_flip_byte(store, "x", paths[i], 0, 0);
+  static const guint counts[] = {1, 2, 7, 60, 100};
+  for (gsize c = 0; c < G_N_ELEMENTS(counts); c++) {
+    guint64 n_files = 0, n_bytes = 0, n_bad = 0, most = 0, least = G_MAXUINT64;
+    for (guint part = 1; part <= counts[c]; part++) {
+      BlVerifyOptions options = {.subset = part, .n_subsets = counts[c]};
+      g_autoptr(BlVerifyResult) result = bl_verify(store, "x", &options, NULL, NULL);
+      n_files += result->n_files;
+      n_bytes += result->n_bytes;
+      n_bad += result->n_files_bad;
+      most = MAX(most, result->n_bytes);
+      least = MIN(least, result->n_bytes);
+    }
+    g_assert_cmpuint(n_files, ==, N);
+    g_assert_cmpuint(n_bad, ==, N - 9);
+    if (counts[c] <= 7) g_assert_cmpuint(most - least, <=, 5000);
+  }
+  for (guint i = 0; i < N; i++) g_free(paths[i]);
+}
+
+static BlVerifyResult *verify_quick(BlStore *store, const char *state_folder) {
+  BlVerifyOptions options = {.quick = TRUE, .state_folder = state_folder};
+  BlVerifyResult *result = bl_verify(store, "x", &options, NULL, NULL);
+  g_assert_nonnull(result);
+  return result;
+}
+
+/* Only what changed, and what was found bad, is read. */
+static void test_quick(void) {
+  g_autofree char *folder = g_dir_make_tmp("ballast-verify-XXXXXX", NULL);
+  g_autofree char *root = g_build_filename(folder, "store", NULL);
+  g_autofree char *state = g_build_filename(folder, "state", NULL);
+  g_autoptr(BlStore) store = bl_store_open(root, TRUE, NULL);
+  test_put_checkpoint(store, "x", files, G_N_ELEMENTS(files), TEST_DIGESTS);
+  g_usleep(60 * 1000);
+  g_autoptr(BlVerifyResult) first = verify_quick(store, state);
+  g_assert_cmpuint(first->n_files_read, ==, 3); /* the empty one needs no reading */
+  g_autoptr(BlVerifyResult) second = verify_quick(store, state);
+  g_assert_cmpuint(second->n_files_read, ==, 0);
+  g_assert_cmpuint(second->n_files, ==, 4);
+  g_assert_cmpuint(second->n_bytes, ==, total_size);
+
+  test_flip_byte(store, "x", "b.bin", 0, BLOCK + 3);
+  for (guint i = 0; i < 2; i++) { /* found bad: it is read each time */
+    g_autoptr(BlVerifyResult) bad = verify_quick(store, state);
+    g_assert_true(bl_verify_result_is_bad(bad) && bad->is_degraded);
+    g_assert_cmpuint(bad->n_files_read, ==, 1);
+  }
+  test_flip_byte(store, "x", "b.bin", 0, BLOCK + 3);
+  g_usleep(60 * 1000);
+  g_autoptr(BlVerifyResult) right = verify_quick(store, state);
+  g_assert_true(right->was_degraded && !right->is_degraded);
+  g_assert_cmpuint(right->n_files_read, ==, 1);
+  g_autoptr(BlVerifyResult) last = verify_quick(store, state);
+  g_assert_cmpuint(last->n_files_read, ==, 0);
+  remove_tree(folder);
+}
+
+/* Found bad by another machine: what is known here counts no more. */
+static void test_quick_suspects(void) {
+  g_autofree char *folder = g_dir_make_tmp("ballast-verify-XXXXXX", NULL);
+  g_autofree char *root = g_build_filename(folder, "store", NULL);
+  g_autofree char *here = g_build_filename(folder, "here", NULL);
+  g_autofree char *there = g_build_filename(folder, "there", NULL);
+  g_autoptr(BlStore) store = bl_store_open(root, TRUE, NULL);
+  test_put_checkpoint(store, "x", files, G_N_ELEMENTS(files), TEST_DIGESTS);
+  g_usleep(60 * 1000);
+  g_autoptr(BlVerifyResult) first = verify_quick(store, here);
+  /* Rot: the bytes change, and nothing that stat tells. */
+  BlKeyBuffer key;
+  char hex[BL_SHA256_HEX_SIZE + 1];
+  guint32 chunk;
+  bl_key_chunk(key, "x", "a.json", 0);
+  g_assert_true(bl_key_is_chunk(key, "x", hex, &chunk));
+  g_autofree char *path = g_strdup_printf("%s/weight/models/x/files,%s,chunks,00000000", root, hex);
+  BlVerifyOptions full = {.state_folder = there};
+  g_autofree char *link_path = g_build_filename(folder, "link", NULL);
+  g_assert_cmpint(link(path, link_path), ==, 0); /* so that ctime does not count */
+  BlObjectStat object;
+  g_assert_true(bl_store_stat(store, key, &object, NULL));
+  g_chmod(path, 0644);
+  FILE *file = fopen(path, "r+");
+  fputc('~', file);
+  fclose(file);
+  struct timespec times[2] = {{object.mtime_ns / 1000000000, object.mtime_ns % 1000000000},
+                              {object.mtime_ns / 1000000000, object.mtime_ns % 1000000000}};
+  g_assert_cmpint(utimensat(AT_FDCWD, path, times, 0), ==, 0);
+  g_autoptr(BlVerifyResult) blind = verify_quick(store, here);
+  g_assert_false(bl_verify_result_is_bad(blind));
+  g_autoptr(BlVerifyResult) found = bl_verify(store, "x", &full, NULL, NULL);
+  g_assert_true(bl_verify_result_is_bad(found));
+  g_autoptr(BlVerifyResult) warned = verify_quick(store, here);
+  g_assert_true(bl_verify_result_is_bad(warned));
+  remove_tree(folder);
 }
 
 int main(int argc, char **argv) {
@@ -267,5 +512,13 @@ int main(int argc, char **argv) {
   g_test_add_func("/verify/deep", test_deep);
   g_test_add_func("/verify/cannot-check", test_cannot_check);
   g_test_add_func("/verify/faults", test_faults);
+  g_test_add_func("/verify/records-state", test_records_state);
+  g_test_add_func("/verify/records-part", test_records_part);
+  g_test_add_func("/verify/not-recorded", test_not_recorded);
+  g_test_add_func("/verify/denied", test_denied);
+  g_test_add_func("/verify/record-faults", test_record_faults);
+  g_test_add_func("/verify/subsets", test_subsets);
+  g_test_add_func("/verify/quick", test_quick);
+  g_test_add_func("/verify/quick-suspects", test_quick_suspects);
   return g_test_run();
 }
