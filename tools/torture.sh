@@ -6,13 +6,24 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/deps.sh
 
-STAGES="fault valgrind tsan fuzz chroot"
+STAGES="fault replay random valgrind tsan fuzz chroot"
 JOBS=2
 FUZZ_SECONDS=${FUZZ_SECONDS:-600}
 
 stage_fault() {
-  deps_as_root env BALLAST_TORTURE=1 \
-    sh tools/pytest.sh -n "$JOBS" --dist worksteal -o timeout=36000 tests/fault
+  run_pytest --ignore tests/fault/test_replay.py --ignore tests/fault/test_random.py tests/fault
+}
+
+stage_replay() {
+  run_pytest tests/fault/test_replay.py
+}
+
+stage_random() {
+  run_pytest tests/fault/test_random.py
+}
+
+run_pytest() {
+  deps_as_root env BALLAST_TORTURE=1 sh tools/pytest.sh -n "$JOBS" --dist worksteal -o timeout=36000 "$@"
 }
 
 stage_valgrind() {
