@@ -15,6 +15,8 @@ typedef struct {
   gboolean verbose; /* details */
   gboolean help, version;
   char *store_option;  /* --store as given, or NULL */
+  char *metrics_file;  /* --metrics-file as given, or NULL */
+  GString *metrics;    /* what the command itself adds to that file (metrics.h) */
   BlJob job;           /* told to stop by SIGINT and SIGTERM */
   BlProgress progress; /* draws the job */
   GMutex lock;         /* protects warnings, nothing else */
@@ -26,8 +28,8 @@ typedef struct {
   const char *name;
   const char *args;            /* as in the usage line: "SOURCE [options]" */
   const char *arg_kinds;       /* for completion, a letter an argument, the last one repeated: c a
-                                * checkpoint,       m a model id, p a file in the checkpoint, f a file or
-                                * folder, h a command's words, - nothing */
+                                * checkpoint,       m a model id, r a ref of the model, p a file in the
+                                * checkpoint, f a file or       folder, h a command's words, - nothing */
   const char *summary;         /* a line of at most 60 characters */
   const char *text;            /* what help says below the usage line */
   const char *examples;        /* lines that can be run */
@@ -40,8 +42,9 @@ typedef struct {
 
 extern const BlCommand bl_cmd_model_import, bl_cmd_model_list, bl_cmd_model_inspect,
     bl_cmd_model_verify, bl_cmd_model_pull, bl_cmd_model_materialize_file, bl_cmd_model_cat,
-    bl_cmd_model_delete, bl_cmd_store_set, bl_cmd_config_init, bl_cmd_config_show, bl_cmd_help,
-    bl_cmd_complete;
+    bl_cmd_model_delete, bl_cmd_model_repair, bl_cmd_store_set, bl_cmd_config_init,
+    bl_cmd_config_show, bl_cmd_help, bl_cmd_complete, bl_cmd_stats, bl_cmd_prune, bl_cmd_fsck,
+    bl_cmd_gc;
 
 /* Every command in the order that help shows, NULL behind the last. */
 extern const BlCommand *const bl_commands[];

@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/metrics.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -64,6 +65,7 @@ static void cli_init(BlCli *cli) {
   memset(cli, 0, sizeof *cli);
   g_mutex_init(&cli->lock);
   cli->warnings = g_ptr_array_new_with_free_func(g_free);
+  cli->metrics = g_string_new(NULL);
   bl_job_init(&cli->job);
   cli->job.note = on_note;
   cli->job.note_data = cli;
@@ -74,6 +76,8 @@ static void cli_clear(BlCli *cli) {
   bl_job_clear(&cli->job);
   g_ptr_array_unref(cli->warnings);
   g_free(cli->store_option);
+  g_free(cli->metrics_file);
+  g_string_free(cli->metrics, TRUE);
   g_mutex_clear(&cli->lock);
 }
 
@@ -190,14 +194,38 @@ static gboolean asks_for_json(char **words) {
   return FALSE;
 }
 
+/* Wrong options end the parsing before the value is taken. */
+static void find_metrics_file(BlCli *cli, char **words) {
+  static const char option[] = "--metrics-file";
+  for (guint i = 0; words[i] != NULL && !g_str_equal(words[i], "--"); i++) {
+    if (!g_str_has_prefix(words[i], option)) continue;
+    const char *rest = words[i] + strlen(option);
+    if (rest[0] == '=') cli->metrics_file = g_strdup(rest + 1);
+    if (rest[0] == '\0' && words[i + 1] != NULL) cli->metrics_file = g_strdup(words[i + 1]);
+    if (cli->metrics_file != NULL) return;
+  }
+}
+
+/* A run that succeeded has failed where its metrics cannot be written. */
+static int write_metrics(BlCli *cli, const BlCommand *command, int code, gint64 started_us) {
+  g_autoptr(GError) error = NULL;
+  if (cli->metrics_file == NULL ||
+      bl_metrics_write(cli, command, code, g_get_monotonic_time() - started_us, &error))
+    return code;
+  on_note(BL_NOTE_WARNING, error->message, cli);
+  return code != 0 ? code : bl_error_exit_code(BL_ERROR_IO);
+}
+
 int main(int argc, char **argv) {
   (void)argc;
+  gint64 started_us = g_get_monotonic_time();
   fill_standard_fds();
   BlCli cli;
   cli_init(&cli);
   catch_signals(&cli.job);
   g_auto(GStrv) words = g_strdupv(argv + 1);
   cli.json = asks_for_json(words);
+  find_metrics_file(&cli, words);
 
   g_autoptr(GError) error = NULL;
   const BlCommand *command = NULL;
@@ -214,6 +242,7 @@ int main(int argc, char **argv) {
     cli.json = FALSE;
     code = report(&cli, command, output_error);
   }
+  code = write_metrics(&cli, command, code, started_us);
   cli_clear(&cli);
   return code;
 }

@@ -8,7 +8,7 @@
  * ASCII: every text option here is a "file name", which it takes as it is. */
 static struct {
   gboolean json, quiet, verbose, help, version;
-  char *store;
+  char *store, *metrics_file;
 } global;
 
 static const GOptionEntry global_entries[] = {
@@ -18,6 +18,8 @@ static const GOptionEntry global_entries[] = {
     {"quiet", 'q', 0, G_OPTION_ARG_NONE, &global.quiet,
      "only errors, warnings and what was asked for", NULL},
     {"verbose", 'v', 0, G_OPTION_ARG_NONE, &global.verbose, "more detail", NULL},
+    {"metrics-file", 0, 0, G_OPTION_ARG_FILENAME, &global.metrics_file,
+     "write how it went there, for Prometheus", "FILE"},
     {"help", 'h', 0, G_OPTION_ARG_NONE, &global.help, "show help", NULL},
     {"version", 0, 0, G_OPTION_ARG_NONE, &global.version, "show the version", NULL},
     {NULL}};
@@ -109,6 +111,8 @@ static void take_globals(BlCli *cli) {
   cli->version |= global.version;
   g_free(cli->store_option);
   cli->store_option = g_steal_pointer(&global.store);
+  g_free(cli->metrics_file);
+  cli->metrics_file = g_steal_pointer(&global.metrics_file);
 }
 
 /* What GLib says begins with a capital letter, and does not say where help is. */
@@ -246,6 +250,30 @@ gboolean bl_option_parse_wait(const char *text, gint *wait_ms, GError **error) {
   }
   *wait_ms = (gint)seconds * 1000;
   return TRUE;
+}
+
+gboolean bl_option_parse_duration(const char *option, const char *text, gint64 *seconds,
+                                  GError **error) {
+  static const struct {
+    const char *name;
+    guint64 seconds;
+  } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400}};
+  guint64 n = 0, total;
+  const char *unit = text;
+  gboolean is_number = parse_digits(text, &n, &unit);
+  *seconds = 0;
+  if (is_number && n == 0 && *unit == '\0') return TRUE;
+  for (guint i = 0; is_number && i < G_N_ELEMENTS(units); i++) {
+    if (strcmp(unit, units[i].name) != 0 || !g_uint64_checked_mul(&total, n, units[i].seconds) ||
+        total > G_MAXINT)
+      continue;
+    *seconds = (gint64)total;
+    return TRUE;
+  }
+  g_autofree char *shown = bl_path_display(text);
+  return bl_error_set(error, BL_ERROR_INVALID,
+                      "%s: \"%s\" is not a time span (90s, 15min, 12h, 30d, 4w; at most 68 years)",
+                      option, shown);
 }
 
 const char *bl_option_or_arg(const char *option, char ***args, const char *name, GError **error) {

@@ -35,6 +35,11 @@ gboolean bl_option_parse_range(const char *text, guint64 size, guint64 *first, g
  * Milliseconds. */
 gboolean bl_option_parse_wait(const char *text, gint *wait_ms, GError **error);
 
+/* A time span in seconds: a number with s, min, h, d or w behind it ("90s", "15min", "30d"), or 0.
+ * INVALID else, naming the option. */
+gboolean bl_option_parse_duration(const char *option, const char *text, gint64 *seconds,
+                                  GError **error);
+
 /* The value of a named option, or else the next positional argument, which *args steps over. `name`
  * is how the usage line calls it. INVALID where there is none. Borrowed. */
 const char *bl_option_or_arg(const char *option, char ***args, const char *name, GError **error);
