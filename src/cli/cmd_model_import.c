@@ -125,6 +125,8 @@ static void print_json(BlCli *cli, const BlImportResult *result, gint64 elapsed_
   bl_out_json_member("n_bytes", bl_json_uint(result->n_bytes));
   bl_out_json_member("n_files_written", bl_json_uint(result->n_files_written));
   bl_out_json_member("n_bytes_written", bl_json_uint(result->n_bytes_written));
+  bl_out_json_member("n_files_shared", bl_json_uint(result->n_files_shared));
+  bl_out_json_member("n_bytes_shared", bl_json_uint(result->n_bytes_shared));
   bl_out_json_member("elapsed_ms", json_integer(elapsed_us / 1000));
   bl_out_json_member("left_out", bl_json_texts(result->left_out));
   bl_out_json_member("mended", bl_json_texts(result->mended));
@@ -166,7 +168,12 @@ static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapse
                 bl_size_format(size, result->n_bytes), bl_duration_format(time, elapsed_us));
   else
     bl_out_done_amount(cli, result->n_files, result->n_bytes, elapsed_us);
-  if (result->outcome == BL_IMPORT_DONE && result->n_files_written < result->n_files)
+  if (result->n_files_shared > 0)
+    bl_out_done(cli, "shared with other checkpoints: %s, %s",
+                bl_files_format(files, result->n_files_shared),
+                bl_size_format(size, result->n_bytes_shared));
+  if (result->outcome == BL_IMPORT_DONE &&
+      result->n_files_written + result->n_files_shared < result->n_files)
     bl_out_done(cli, "written now: %s, %s; the rest was there and right",
                 bl_files_format(files, result->n_files_written),
                 bl_size_format(size, result->n_bytes_written));
@@ -180,6 +187,8 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (folder == NULL) return -1;
   import.source = folder;
   if (!fill_options(&import, error) || !check_replica_num(cli, error)) return -1;
+  g_autofree char *state_folder = bl_config_state_folder();
+  import.state_folder = state_folder;
   g_autoptr(BlStore) store = bl_config_open_store(cli, !opt.dry_run, error);
   if (store == NULL) return -1;
 

@@ -11,6 +11,8 @@
 #include "model/key.h"
 #include "model/reader.h"
 #include "model/ref.h"
+#include "model/room.h"
+#include "model/state.h"
 
 /* What stands under the id. */
 static gboolean load_existing(BlBuild *build, GError **error) {
@@ -39,13 +41,28 @@ BlBuild *bl_build_open(BlStore *store, const char *checkpoint_id, const char *op
   build->operation = operation;
   build->claim = claim;
   g_mutex_init(&build->lock);
+  g_mutex_init(&build->room_lock);
   if (!bl_store_sweep(store, prefix, NULL, error) || !load_existing(build, error)) return NULL;
   return g_steal_pointer(&build);
+}
+
+static gboolean check_claim(BlBuild *build, GError **error) {
+  return bl_claim_check(build->claim, error);
+}
+
+/* Whoever took the claim over has a reservation of its own. */
+static void release_room(BlBuild *build) {
+  g_autoptr(GError) fault = NULL;
+  if (build->room == NULL || !check_claim(build, NULL)) return;
+  if (!bl_room_release(build->store, build->id, &fault))
+    bl_job_note(build->job, BL_NOTE_WARNING, "the room reserved for \"%s\" was not given back: %s",
+                build->id, fault->message);
 }
 
 void bl_build_close(BlBuild *build) {
   g_autoptr(GError) fault = NULL;
   if (build == NULL) return;
+  release_room(build);
   if (!bl_claim_release(build->claim, &fault))
     bl_job_note(build->job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s",
                 build->id, fault->message);
@@ -53,12 +70,10 @@ void bl_build_close(BlBuild *build) {
   bl_digests_free(build->digests);
   bl_manifest_free(build->manifest);
   g_mutex_clear(&build->lock);
+  g_mutex_clear(&build->room_lock);
+  g_free(build->room);
   g_free(build->id);
   g_free(build);
-}
-
-static gboolean check_claim(BlBuild *build, GError **error) {
-  return bl_claim_check(build->claim, error);
 }
 
 /* A chunk's number has eight digits. */
@@ -96,6 +111,88 @@ gboolean bl_build_plan_finish(BlManifest *plan, const char *operation, GError **
   return TRUE;
 }
 
+/* Whether room is given out here. */
+static gboolean find_limit(BlBuild *build, gboolean *has_limit, GError **error) {
+  BlStoreSettings settings;
+  *has_limit = FALSE;
+  if (!bl_store_get_settings(build->store, &settings, error)) return FALSE;
+  *has_limit = settings.max_bytes != G_MAXUINT64;
+  if (!*has_limit) return TRUE;
+  build->room = g_new0(guint64, build->manifest->n_files + 1);
+  build->open_room = bl_build_control_bytes(build->manifest);
+  return TRUE;
+}
+
+typedef struct {
+  const BlBuildWork *work;
+  guint64 *needed; /* per file */
+} Prediction;
+
+static gboolean predict_one(guint64 i, guint worker, gpointer user, GError **error) {
+  Prediction *prediction = user;
+  (void)worker;
+  (void)error;
+  if (prediction->needed[i] > 0 && prediction->work->is_shared(prediction->work->user, i))
+    prediction->needed[i] = 0;
+  return TRUE;
+}
+
+static guint64 sum_room(const BlBuild *build, const guint64 *needed) {
+  guint64 sum = bl_build_control_bytes(build->manifest);
+  for (guint64 i = 0; i < build->manifest->n_files; i++) sum += needed[i];
+  return sum;
+}
+
+static gboolean set_no_space(const BlBuild *build, guint64 needed, guint64 free_bytes,
+                             GError **error) {
+  g_autofree char *needed_text = g_format_size_full(needed, G_FORMAT_SIZE_IEC_UNITS);
+  g_autofree char *free_text = g_format_size_full(free_bytes, G_FORMAT_SIZE_IEC_UNITS);
+  return bl_error_set(
+      error, BL_ERROR_NO_SPACE,
+      "store %s: \"%s\" needs %s and only %s are free (delete a checkpoint, or name another store)",
+      build->store->url, build->id, needed_text, free_text);
+}
+
+/* Room for what is not there and will not be shared. there: bytes of each file that are; what of
+ * them must be written again is asked for when that is known. */
+static gboolean find_room(BlBuild *build, const BlBuildWork *work, guint64 *there, GError **error) {
+  const BlManifest *plan = build->manifest;
+  guint64 free_bytes;
+  gboolean has_limit;
+  if (!find_limit(build, &has_limit, error) ||
+      !bl_build_free_space(build->store, &free_bytes, error))
+    return FALSE;
+  for (guint64 i = 0; i < plan->n_files; i++)
+    there[i] = plan->files[i].size - MIN(there[i], plan->files[i].size);
+  guint64 needed = sum_room(build, there);
+  if ((has_limit || needed > free_bytes) && work->is_shared != NULL) {
+    Prediction prediction = {.work = work, .needed = there};
+    if (!bl_job_run(build->job, plan->n_files, predict_one, &prediction, error)) return FALSE;
+    needed = sum_room(build, there);
+  }
+  if (needed > free_bytes) return set_no_space(build, needed, free_bytes, error);
+  if (!has_limit) return TRUE;
+  memcpy(build->room, there, plan->n_files * sizeof *there);
+  build->open_room = needed;
+  return bl_room_reserve(build->store, build->id, needed, build->job, error);
+}
+
+gboolean bl_build_reserve_file(BlBuild *build, guint64 file, guint64 n_bytes, GError **error) {
+  gboolean ok = TRUE;
+  if (build->room == NULL) return TRUE;
+  g_mutex_lock(&build->room_lock);
+  if (build->room[file] < n_bytes) {
+    guint64 open_room = build->open_room + n_bytes - build->room[file];
+    ok = bl_room_reserve(build->store, build->id, open_room, build->job, error);
+    if (ok) {
+      build->open_room = open_room;
+      build->room[file] = n_bytes;
+    }
+  }
+  g_mutex_unlock(&build->room_lock);
+  return ok;
+}
+
 void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],
                           const guint32 *crcs, gsize n_crcs) {
   g_mutex_lock(&build->lock);
@@ -104,6 +201,12 @@ void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_S
   record->has_sha256 = TRUE;
   if (n_crcs > 0) bl_digests_set(build->digests, file, crcs, n_crcs);
   g_mutex_unlock(&build->lock);
+  if (build->room != NULL) {
+    g_mutex_lock(&build->room_lock);
+    build->open_room -= build->room[file];
+    build->room[file] = 0;
+    g_mutex_unlock(&build->room_lock);
+  }
   bl_job_add_files(build->job, 1);
 }
 
@@ -160,12 +263,18 @@ static gboolean check_stored(BlBuild *build, GError **error) {
   return bl_store_sync(build->store, error);
 }
 
+/* All of it was checked just now, whatever an earlier check found. */
+static gboolean forget_findings(BlBuild *build, GError **error) {
+  return bl_state_update_claimed(build->store, build->id, bl_state_clear_findings, NULL, build->job,
+                                 error);
+}
+
 static gboolean publish(BlBuild *build, const BlBuildWork *work, GError **error) {
   BlManifest *manifest = build->manifest;
   g_autoptr(BlInfo) info = work->make_info(work->user, manifest);
   if (!bl_digests_save(build->store, manifest, build->digests, error) ||
-      !bl_info_save(build->store, manifest, info, error) || !bl_job_check(build->job, error) ||
-      !check_claim(build, error))
+      !bl_info_save(build->store, manifest, info, error) || !forget_findings(build, error) ||
+      !bl_job_check(build->job, error) || !check_claim(build, error))
     return FALSE;
   manifest->is_ready = TRUE;
   g_clear_pointer(&manifest->error, g_free);
@@ -218,9 +327,11 @@ static void give_up(BlBuild *build, GError **error) {
 gboolean bl_build_run(BlBuild *build, BlManifest *plan, const BlBuildWork *work, GError **error) {
   g_autoptr(BlManifest) old = build->manifest;
   build->manifest = plan;
-  if (!bl_build_clear_way(build->store, plan, old, build->is_unreadable, &build->may_be_there,
-                          build->job, error) ||
-      !check_claim(build, error) || !bl_manifest_save(build->store, plan, error))
+  g_autofree guint64 *there = g_new0(guint64, plan->n_files + 1);
+  if (!bl_build_clear_way(build->store, plan, old, build->is_unreadable, there,
+                          &build->may_be_there, build->job, error) ||
+      !find_room(build, work, there, error) || !check_claim(build, error) ||
+      !bl_manifest_save(build->store, plan, error))
     return FALSE;
   g_autoptr(GError) fault = NULL;
   if (take_files(build, work, &fault) && check_stored(build, &fault) &&
@@ -250,9 +361,11 @@ static gboolean mend_digests(BlBuild *build, gboolean *is_put, GError **error) {
 
 gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digests_put,
                        GError **error) {
+  gboolean has_limit;
   build->may_be_there = TRUE;
-  return take_files(build, work, error) && check_stored(build, error) &&
-         check_claim(build, error) && mend_digests(build, digests_put, error) &&
+  return find_limit(build, &has_limit, error) && take_files(build, work, error) &&
+         check_stored(build, error) && check_claim(build, error) &&
+         mend_digests(build, digests_put, error) && forget_findings(build, error) &&
          bl_build_keep(build, error);
 }
 

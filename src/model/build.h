@@ -34,6 +34,9 @@ typedef struct {
   gboolean is_unreadable;
   gboolean may_be_ready; /* its READY manifest was being written */
   GMutex lock;           /* protects digests, and SHA-256s of the manifest */
+  GMutex room_lock;      /* protects what follows; room is asked for under it, one at a time */
+  guint64 *room;         /* per file: bytes reserved for it; NULL without a limit */
+  guint64 open_room;     /* reserved, and not yet used by files that were reported */
 } BlBuild;
 
 typedef struct {
@@ -43,6 +46,9 @@ typedef struct {
   /* What is saved beside the manifest, of which every SHA-256 is known by then. Caller frees. Not
    * called by bl_build_mend. */
   BlInfo *(*make_info)(gpointer user, const BlManifest *manifest);
+  /* Whether file i will share bytes that the store holds already, as far as can be told: it then
+   * needs no room. May be NULL: none will. Any thread. */
+  gboolean (*is_shared)(gpointer user, guint64 file);
   gpointer user;
   const char *phase; /* shown while files are taken: "importing" */
 } BlBuildWork;
@@ -63,7 +69,9 @@ BlManifestFile *bl_build_plan_add(BlStore *store, BlManifest *plan, const char *
 /* The plan is complete: sorts it and makes it FAILED as of now. */
 gboolean bl_build_plan_finish(BlManifest *plan, const char *operation, GError **error);
 
-/* Makes the checkpoint the plan's (taken over; it is build->manifest from then on), READY. Only
+/* NO_SPACE, before anything is written, where disk or limit have no room for it.
+ *
+ * Makes the checkpoint the plan's (taken over; it is build->manifest from then on), READY. Only
  * where no READY one stands. After a failure everything is taken back, the manifest last, or
  * *error says what is left; when CANCELLED what is there stays for the next try. A claim that was
  * lost: nothing more is touched. */
@@ -76,6 +84,10 @@ gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digest
 /* Makes the READY manifest that stands there durable: whoever put it may have been killed right
  * after it was visible. */
 gboolean bl_build_keep(BlBuild *build, GError **error);
+/* Right before take_file writes n_bytes of the file: makes sure that there is room for them where a
+ * store has a limit. NO_SPACE where there is none. Any thread. */
+gboolean bl_build_reserve_file(BlBuild *build, guint64 file, guint64 n_bytes, GError **error);
+
 /* What take_file found: the file's SHA-256, and the CRCs of its blocks (copied; none of an empty
  * file). */
 void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],

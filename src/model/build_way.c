@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "model/digests.h"
 #include "model/key.h"
 
 /* Keys held at a time, of some 150 bytes each. */
@@ -11,16 +13,17 @@
 /* The planned files by the hash in their chunks' keys, sorted by it. */
 typedef struct {
   guint8 hash[BL_SHA256_SIZE];
-  guint32 n_chunks;
+  guint64 index; /* in the plan */
 } PlannedFile;
 
 typedef struct {
+  BlStore *store;
   const BlManifest *plan;
   GArray *planned;
-  GPtrArray *stale;             /* of char*: keys */
-  gboolean is_full;             /* there are more than these */
-  guint64 n_there, there_bytes; /* objects that the plan has, too */
-  BlStore *store;
+  guint64 *there_bytes; /* per file of the plan */
+  GPtrArray *stale;     /* of char*: keys */
+  gboolean is_full;     /* there are more than these */
+  gboolean is_any_there;
 } Survey;
 
 static int compare_planned(gconstpointer a, gconstpointer b) {
@@ -30,7 +33,7 @@ static int compare_planned(gconstpointer a, gconstpointer b) {
 static GArray *index_plan(const BlManifest *plan) {
   GArray *planned = g_array_sized_new(FALSE, FALSE, sizeof(PlannedFile), (guint)plan->n_files);
   for (guint64 i = 0; i < plan->n_files; i++) {
-    PlannedFile file = {.n_chunks = plan->files[i].n_chunks};
+    PlannedFile file = {.index = i};
     bl_sha256(plan->files[i].path, strlen(plan->files[i].path), file.hash);
     g_array_append_val(planned, file);
   }
@@ -38,18 +41,18 @@ static GArray *index_plan(const BlManifest *plan) {
   return planned;
 }
 
-/* rest: the key behind the checkpoint's prefix, "files/<hash>/chunks/<number>". */
-static gboolean is_planned(const Survey *survey, const char *rest) {
+/* Whether the key is one of the plan's; *file: of which file. */
+static gboolean is_planned(const Survey *survey, const char *key, guint64 *file) {
   PlannedFile wanted;
-  if (strlen(rest) != strlen("files/") + BL_SHA256_HEX_SIZE + strlen("/chunks/00000000") ||
-      !bl_hex_decode(rest + strlen("files/"), BL_SHA256_HEX_SIZE, wanted.hash, BL_SHA256_SIZE))
+  char hex[BL_SHA256_HEX_SIZE + 1];
+  guint32 chunk;
+  guint at;
+  if (!bl_key_is_chunk(key, survey->plan->checkpoint_id, hex, &chunk) ||
+      !bl_hex_decode(hex, BL_SHA256_HEX_SIZE, wanted.hash, BL_SHA256_SIZE) ||
+      !g_array_binary_search(survey->planned, &wanted, compare_planned, &at))
     return FALSE;
-  const char *number = rest + strlen("files/") + BL_SHA256_HEX_SIZE;
-  if (!g_str_has_prefix(number, "/chunks/") || strspn(number + 8, "0123456789") != 8) return FALSE;
-  guint index;
-  if (!g_array_binary_search(survey->planned, &wanted, compare_planned, &index)) return FALSE;
-  return g_ascii_strtoull(number + 8, NULL, 10) <
-         g_array_index(survey->planned, PlannedFile, index).n_chunks;
+  *file = g_array_index(survey->planned, PlannedFile, at).index;
+  return chunk < survey->plan->files[*file].n_chunks;
 }
 
 static gboolean consider(const char *key, const BlObjectStat *object, gpointer user,
@@ -57,12 +60,13 @@ static gboolean consider(const char *key, const BlObjectStat *object, gpointer u
   Survey *survey = user;
   char id[256];
   const char *rest;
+  guint64 file;
   (void)error;
   if (!bl_key_split(key, id, &rest) || strcmp(id, survey->plan->checkpoint_id) != 0) return TRUE;
   if (!g_str_has_prefix(rest, "files/")) return TRUE;
-  if (is_planned(survey, rest)) {
-    survey->n_there++;
-    survey->there_bytes += object->size;
+  if (is_planned(survey, key, &file)) {
+    survey->is_any_there = TRUE;
+    survey->there_bytes[file] += object->size;
   } else if (survey->stale->len < BATCH) {
     g_ptr_array_add(survey->stale, g_strdup(key));
   } else {
@@ -86,24 +90,6 @@ static gboolean consider_old(Survey *survey, const BlManifest *old, GError **err
   return TRUE;
 }
 
-static gboolean check_space(BlStore *store, const Survey *survey, GError **error) {
-  guint64 free_bytes;
-  g_autoptr(GError) fault = NULL;
-  if (!bl_store_free_space(store, &free_bytes, &fault)) {
-    if (g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED)) return TRUE;
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return FALSE;
-  }
-  guint64 needed = survey->plan->total_size - MIN(survey->there_bytes, survey->plan->total_size);
-  if (needed <= free_bytes) return TRUE;
-  g_autofree char *needed_text = g_format_size_full(needed, G_FORMAT_SIZE_IEC_UNITS);
-  g_autofree char *free_text = g_format_size_full(free_bytes, G_FORMAT_SIZE_IEC_UNITS);
-  return bl_error_set(
-      error, BL_ERROR_NO_SPACE,
-      "store %s: \"%s\" needs %s and only %s are free (delete a checkpoint, or name another store)",
-      store->url, survey->plan->checkpoint_id, needed_text, free_text);
-}
-
 static gboolean remove_stale(BlStore *store, const Survey *survey, BlJob *job, GError **error) {
   for (guint i = 0; i < survey->stale->len; i++)
     if (!bl_job_check(job, error) ||
@@ -114,10 +100,10 @@ static gboolean remove_stale(BlStore *store, const Survey *survey, BlJob *job, G
 
 /* Looks at what is there. */
 static gboolean survey_store(Survey *survey, const BlManifest *old, GError **error) {
-  char prefix[BL_KEY_MAX];
+  BlKeyBuffer prefix;
   g_ptr_array_set_size(survey->stale, 0);
-  survey->n_there = survey->there_bytes = 0;
-  survey->is_full = FALSE;
+  memset(survey->there_bytes, 0, survey->plan->n_files * sizeof *survey->there_bytes);
+  survey->is_any_there = survey->is_full = FALSE;
   if (bl_store_can(survey->store, BL_STORE_CAN_LIST))
     return bl_store_list(survey->store, bl_key_prefix(prefix, survey->plan->checkpoint_id),
                          consider, survey, error);
@@ -125,19 +111,52 @@ static gboolean survey_store(Survey *survey, const BlManifest *old, GError **err
 }
 
 gboolean bl_build_clear_way(BlStore *store, const BlManifest *plan, const BlManifest *old,
-                            gboolean is_unreadable, gboolean *may_be_there, BlJob *job,
-                            GError **error) {
+                            gboolean is_unreadable, guint64 *there_bytes, gboolean *may_be_there,
+                            BlJob *job, GError **error) {
   g_autoptr(GPtrArray) stale = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GArray) planned = index_plan(plan);
-  Survey survey = {.plan = plan, .planned = planned, .stale = stale, .store = store};
+  Survey survey = {
+      .store = store, .plan = plan, .planned = planned, .there_bytes = there_bytes, .stale = stale};
   do {
-    if (!survey_store(&survey, old, error) || !check_space(store, &survey, error) ||
-        !remove_stale(store, &survey, job, error))
+    if (!survey_store(&survey, old, error) || !remove_stale(store, &survey, job, error))
       return FALSE;
   } while (survey.is_full);
   /* What an unreadable manifest named cannot be known without a listing: everything is compared. */
-  *may_be_there = survey.n_there > 0 || (is_unreadable && !bl_store_can(store, BL_STORE_CAN_LIST));
+  *may_be_there = survey.is_any_there || (is_unreadable && !bl_store_can(store, BL_STORE_CAN_LIST));
   return TRUE;
+}
+
+gboolean bl_build_free_space(BlStore *store, guint64 *n_bytes, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  if (bl_store_free_space(store, n_bytes, &fault)) return TRUE;
+  *n_bytes = G_MAXUINT64;
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED)) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+/* What is not of any file: the heads of the objects, claim, beat, reservation, state, last use. */
+#define CONTROL_BYTES (64u * 1024)
+/* Of each file's record in one object, without its path and what is counted by itself: names of
+ * members, two digests of 64 digits, numbers. */
+#define RECORD_BYTES 320u
+/* Of a chunk's key, without the id, with quotes and comma. */
+#define KEY_BYTES 112u
+
+guint64 bl_build_control_bytes(const BlManifest *plan) {
+  guint64 manifest = 0, digests = 0, info = 0;
+  guint64 key = KEY_BYTES + strlen(plan->checkpoint_id);
+  g_autoptr(GString) path = g_string_new(NULL);
+  for (guint64 i = 0; i < plan->n_files; i++) {
+    const BlManifestFile *file = &plan->files[i];
+    g_string_truncate(path, 0);
+    bl_json_append_string(path, file->path);
+    guint64 record = RECORD_BYTES + path->len;
+    manifest += record + (file->n_chunks + 1) * key;
+    digests += record + 8 * bl_digests_n_blocks(file->size);
+    info += record;
+  }
+  return CONTROL_BYTES + 2 * manifest + digests + info;
 }
 
 static guint64 take_back_key(BlStore *store, const char *key) {

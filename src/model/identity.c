@@ -174,6 +174,19 @@ gboolean bl_identities_look(BlIdentities *identities, guint64 file) {
   return is_match;
 }
 
+gboolean bl_identities_is_certain(const BlIdentities *identities, guint64 file) {
+  const BlManifestFile *record = &identities->manifest->files[file];
+  if (identities->path == NULL) return record->n_chunks == 0;
+  for (guint32 i = 0; i < record->n_chunks; i++) {
+    const Identity *recorded = &identities->recorded[identities->first[file] + i];
+    const Identity *noted = &identities->noted[identities->first[file] + i];
+    if (!is_same(recorded, noted) || recorded->ctime_ns == 0 ||
+        recorded->ctime_ns != noted->ctime_ns)
+      return FALSE;
+  }
+  return TRUE;
+}
+
 /* Whether a change from now on is sure to give the file another time. */
 static gboolean is_settled(gint64 time_ns, gint64 now_ns) {
   return time_ns + (time_ns % SECOND_NS == 0 ? COARSE_TICK_NS : TICK_NS) <= now_ns;

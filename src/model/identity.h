@@ -27,6 +27,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlIdentities, bl_identities_free)
 /* Looks at the file's objects: TRUE where all are, by stat, those that were checked. Either way
  * they are noted as they are now, for bl_identities_record. */
 gboolean bl_identities_look(BlIdentities *identities, guint64 file);
+/* Whether the last look leaves no doubt: no change could have given the objects these times again,
+ * since their ctime was compared, too. What shares their bytes unread needs that. */
+gboolean bl_identities_is_certain(const BlIdentities *identities, guint64 file);
 /* Every byte of the file was found right since bl_identities_look: what was noted is recorded where
  * it is still so, else the file becomes unknown. For objects that the caller itself just made
  * nobody else could have changed the bytes before: look, then record at once. */

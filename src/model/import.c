@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/path.h"
+#include "model/identity.h"
 #include "model/import_file.h"
 #include "model/import_plan.h"
 #include "model/key.h"
@@ -94,18 +95,35 @@ static gboolean take_file(guint64 i, guint worker, gpointer user, GError **error
   return bl_import_file(&import->files, i, worker, error);
 }
 
-static BlBuildWork make_work(Import *import) {
-  import->files = (BlImportFiles){
-      .build = import->build, .source = import->source, .mended = import->result->mended};
-  g_mutex_init(&import->files.lock);
-  return (BlBuildWork){
-      .take_file = take_file, .make_info = make_info, .user = import, .phase = "importing"};
+static gboolean is_shared(gpointer user, guint64 file) {
+  Import *import = user;
+  return bl_import_file_is_shared(&import->files, file);
 }
 
-static void end_work(Import *import) {
+static BlBuildWork make_work(Import *import) {
+  import->files = (BlImportFiles){.build = import->build,
+                                  .source = import->source,
+                                  .state_folder = import->options->state_folder,
+                                  .mended = import->result->mended};
+  bl_import_files_init(&import->files);
+  return (BlBuildWork){.take_file = take_file,
+                       .make_info = make_info,
+                       .is_shared = is_shared,
+                       .user = import,
+                       .phase = "importing"};
+}
+
+/* What was imported, or compared, whole is known from now on. */
+static void end_work(Import *import, gboolean ok) {
+  const BlBuild *build = import->build;
   import->result->n_files_written = import->files.n_files_written;
   import->result->n_bytes_written = import->files.n_bytes_written;
-  g_mutex_clear(&import->files.lock);
+  import->result->n_files_shared = import->files.n_files_shared;
+  import->result->n_bytes_shared = import->files.n_bytes_shared;
+  bl_import_files_clear(&import->files);
+  if (ok)
+    bl_identities_save_all(import->options->state_folder, build->store, build->manifest,
+                           import->job);
 }
 
 static gboolean set_ref(Import *import, gboolean always, GError **error) {
@@ -120,7 +138,7 @@ static gboolean import_anew(Import *import, GError **error) {
   if (plan == NULL) return FALSE;
   BlBuildWork work = make_work(import);
   gboolean ok = bl_build_run(import->build, plan, &work, error);
-  end_work(import);
+  end_work(import, ok);
   import->result->outcome = BL_IMPORT_DONE;
   return ok && set_ref(import, TRUE, error);
 }
@@ -181,7 +199,7 @@ static gboolean mend_objects(Import *import, GError **error) {
   gboolean digests_put = FALSE;
   BlBuildWork work = make_work(import);
   gboolean ok = bl_build_mend(import->build, &work, &digests_put, error);
-  end_work(import);
+  end_work(import, ok);
   if (digests_put) g_ptr_array_add(import->result->mended, g_strdup("the block digests"));
   return ok;
 }

@@ -1,7 +1,13 @@
 /* A file is read once where nothing of it is in the store: hashed and written side by side, or
  * shared by the file system and then hashed from the object. Where chunks may be there from an
  * earlier attempt, they are first compared with the source while it is hashed; only what differs is
- * written, in a second pass that hashes again, so that what was hashed is what was written. */
+ * written, in a second pass that hashes again, so that what was hashed is what was written.
+ *
+ * Where another checkpoint seems to have the same bytes, the object is made to share them first,
+ * which shows at once whether the store can, and the source is then only hashed, and compared
+ * unless the donor's bytes are known to be right. What turns out different is written in a second
+ * pass, as a new object: one that is shared is never written to. A READY checkpoint's object is
+ * shared only when it is known that the bytes are right. */
 #include "model/import_file.h"
 
 #include <string.h>
@@ -24,8 +30,11 @@ typedef struct {
   BlBuild *build;
   guint64 index;
   const BlManifestFile *record;
-  int fd;          /* of the source */
-  guint8 *is_good; /* per chunk: it holds the source's bytes already */
+  int fd;                /* of the source */
+  guint8 *is_good;       /* per chunk: it holds the source's bytes already */
+  gboolean must_replace; /* an object that shares other bytes is there */
+  /* A donor whose bytes are not the source's, though they may have to be; NULL: none. */
+  const BlContentFile *suspect;
   BlTransfer *transfer;
   BlHasher *hasher;
   /* reading */
@@ -34,7 +43,7 @@ typedef struct {
   guint32 chunk;
   guint64 chunk_left;
   BlStoreWriter *writer;
-  guint64 n_written;
+  guint64 n_written, n_shared;
 } Work;
 
 static gboolean set_changed(const Work *work, GError **error) {
@@ -64,7 +73,7 @@ static gboolean open_chunk(Work *work, GError **error) {
   work->chunk_left = bl_manifest_chunk_size(work->record, work->chunk);
   if (work->is_good != NULL && work->is_good[work->chunk]) return TRUE;
   bl_manifest_chunk_key(build->manifest, work->record, work->chunk, key);
-  BlPutFlags flags = build->may_be_there ? BL_PUT_REPLACE : 0;
+  BlPutFlags flags = build->may_be_there || work->must_replace ? BL_PUT_REPLACE : 0;
   work->writer = bl_store_writer_open(build->store, key, work->chunk_left, flags, error);
   return work->writer != NULL;
 }
@@ -131,8 +140,9 @@ static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
   BlBuild *build = work->build;
   char key[BL_KEY_MAX];
   *is_done = FALSE;
-  if (build->may_be_there || work->record->n_chunks != 1 || work->record->size < CLONE_SIZE ||
-      !bl_store_can(build->store, BL_STORE_CAN_CLONE) || g_atomic_int_get(&files->cannot_clone))
+  if (build->may_be_there || work->must_replace || work->record->n_chunks != 1 ||
+      work->record->size < CLONE_SIZE || !bl_store_can(build->store, BL_STORE_CAN_CLONE) ||
+      g_atomic_int_get(&files->cannot_clone))
     return TRUE;
   bl_manifest_chunk_key(build->manifest, work->record, 0, key);
   g_autoptr(GError) fault = NULL;
@@ -219,6 +229,124 @@ static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
   return TRUE;
 }
 
+/* NULL where there can be none. That they cannot be found out is no reason to fail. */
+static BlDonors *find_donors(BlImportFiles *files) {
+  BlBuild *build = files->build;
+  if (!bl_store_can(build->store, BL_STORE_CAN_SHARE)) return NULL;
+  g_mutex_lock(&files->donors_lock);
+  if (!files->are_donors_loaded)
+    files->donors =
+        bl_donors_load(build->store, build->manifest, files->state_folder, build->job, NULL);
+  files->are_donors_loaded = TRUE;
+  g_mutex_unlock(&files->donors_lock);
+  return files->donors;
+}
+
+/* The source beside a donor. */
+typedef struct {
+  Work *work;
+  int fd; /* of the donor; -1: its bytes need no look */
+  guint8 *scratch;
+  gboolean is_equal; /* so far */
+} Beside;
+
+/* Gives the source's bytes; ends early where the donor's are others. */
+static gssize read_beside(gpointer user, void *data, gsize size, GError **error) {
+  Beside *beside = user;
+  guint64 offset = beside->work->read_offset;
+  if (!beside->is_equal) return 0;
+  gssize n = read_source(beside->work, data, MIN(size, COMPARE_SIZE), error);
+  if (n > 0 && beside->fd >= 0)
+    beside->is_equal = bl_pread_all(beside->fd, beside->scratch, (gsize)n, offset, NULL) &&
+                       memcmp(beside->scratch, data, (gsize)n) == 0;
+  return n;
+}
+
+/* Hashes the source. *is_equal: it has the bytes that the donor has, and must have. */
+static gboolean compare_donor(Work *work, BlDonor *donor, guint8 *sha256, gboolean *is_equal,
+                              GError **error) {
+  g_autofree guint8 *scratch = donor->is_vouched ? NULL : g_malloc(COMPARE_SIZE);
+  Beside beside = {
+      .work = work, .fd = donor->is_vouched ? -1 : donor->fd, .scratch = scratch, .is_equal = TRUE};
+  BlTransferPlan plan = {.read = read_beside,
+                         .read_user = &beside,
+                         .size = work->record->size,
+                         .hasher = work->hasher};
+  work->read_offset = 0;
+  bl_hasher_reset(work->hasher);
+  if (!bl_transfer_run(work->transfer, &plan, work->build->job, NULL, error)) return FALSE;
+  bl_hasher_finish(work->hasher, sha256);
+  *is_equal = beside.is_equal && work->read_offset == work->record->size &&
+              memcmp(sha256, donor->file->sha256, BL_SHA256_SIZE) == 0 && bl_donor_is_still(donor);
+  if (!beside.is_equal) work->suspect = donor->file;
+  if (!*is_equal) bl_job_add_total(work->build->job, work->read_offset);
+  return TRUE;
+}
+
+/* Makes the object one that shares the donor's bytes. *is_put is FALSE where that cannot be. */
+static gboolean put_shared(Work *work, const BlDonor *donor, gboolean *is_put, GError **error) {
+  char key[BL_KEY_MAX];
+  BlBuild *build = work->build;
+  g_autoptr(GError) fault = NULL;
+  bl_manifest_chunk_key(build->manifest, work->record, 0, key);
+  *is_put =
+      bl_store_share_fd(build->store, key, donor->fd,
+                        build->may_be_there || work->must_replace ? BL_PUT_REPLACE : 0, &fault);
+  if (*is_put || g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED) ||
+      g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+    return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
+/* Nothing may be said of the source before it is hashed. */
+static gboolean share_unknown(Work *work, BlDonor *donor, guint8 *sha256, gboolean *is_done,
+                              GError **error) {
+  if (!put_shared(work, donor, is_done, error)) return FALSE;
+  if (!*is_done) return TRUE;
+  work->must_replace = TRUE;
+  return compare_donor(work, donor, sha256, is_done, error);
+}
+
+/* The source was hashed, and the donor should have the same bytes. */
+static gboolean share_known(Work *work, BlDonor *donor, guint8 *sha256, gboolean *is_done,
+                            GError **error) {
+  if (!donor->is_vouched) {
+    bl_job_add_total(work->build->job, work->record->size);
+    if (!compare_donor(work, donor, sha256, is_done, error)) return FALSE;
+    if (!*is_done) return TRUE;
+  }
+  return put_shared(work, donor, is_done, error);
+}
+
+/* Shares the bytes of another checkpoint. sha256: of the source where the manifest is READY; where
+ * *is_done comes back TRUE, in any case. */
+static gboolean share_file(Work *work, guint8 *sha256, gboolean *is_done, GError **error) {
+  BlDonor donor;
+  gboolean is_known = work->build->manifest->is_ready;
+  *is_done = FALSE;
+  if (work->record->n_chunks != 1) return TRUE;
+  BlDonors *donors = find_donors(work->files);
+  if (donors == NULL ||
+      !bl_donors_find(donors, work->record->size, is_known ? sha256 : NULL, work->fd, &donor))
+    return TRUE;
+  gboolean ok = is_known ? share_known(work, &donor, sha256, is_done, error)
+                         : share_unknown(work, &donor, sha256, is_done, error);
+  bl_donor_close(&donor);
+  if (ok && *is_done) work->n_shared = work->record->size;
+  return ok;
+}
+
+/* The donor's checkpoint says that it has these bytes, and its object has others. */
+static void tell_of_damage(const Work *work, const guint8 *sha256) {
+  if (work->suspect == NULL || memcmp(work->suspect->sha256, sha256, BL_SHA256_SIZE) != 0) return;
+  const char *id = work->suspect->checkpoint_id;
+  bl_job_note(work->build->job, BL_NOTE_WARNING,
+              "checkpoint \"%s\" is damaged: a file of it was found with other bytes than it must "
+              "have, and not shared (run \"ballast model verify %s\")",
+              id, id);
+}
+
 /* Whether the hasher, which is finished, saw the bytes that a READY manifest names. */
 static gboolean check_same(const Work *work, const guint8 *sha256, GError **error) {
   if (!work->build->manifest->is_ready || memcmp(sha256, work->record->sha256, BL_SHA256_SIZE) == 0)
@@ -231,7 +359,16 @@ static gboolean check_same(const Work *work, const guint8 *sha256, GError **erro
       work->build->manifest->checkpoint_id, shown);
 }
 
-/* One pass over the file. */
+/* Bytes of the chunks that are not good. */
+static guint64 count_missing(const Work *work) {
+  guint64 n_bytes = 0;
+  if (work->is_good == NULL) return work->record->size;
+  for (guint32 c = 0; c < work->record->n_chunks; c++)
+    if (!work->is_good[c]) n_bytes += bl_manifest_chunk_size(work->record, c);
+  return n_bytes;
+}
+
+/* All passes over the file. */
 static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
   gboolean is_done;
   if (!compare_file(work, &is_done, error)) return FALSE;
@@ -240,10 +377,14 @@ static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
     if (!check_same(work, sha256, error)) return FALSE;
     if (is_done) return TRUE;
   }
+  if (!share_file(work, sha256, &is_done, error)) return FALSE;
+  if (is_done) return TRUE;
   if (work->is_good != NULL) bl_job_add_total(work->build->job, work->record->size);
+  if (!bl_build_reserve_file(work->build, work->index, count_missing(work), error)) return FALSE;
   if (!clone_file(work, &is_done, error)) return FALSE;
   if (!is_done && !write_file(work, error)) return FALSE;
   bl_hasher_finish(work->hasher, sha256);
+  tell_of_damage(work, sha256);
   return check_same(work, sha256, error);
 }
 
@@ -256,7 +397,9 @@ static void report(Work *work, const guint8 *sha256) {
   g_mutex_lock(&files->lock);
   files->n_bytes_written += work->n_written;
   files->n_files_written += is_written;
-  if (is_written && work->build->manifest->is_ready)
+  files->n_bytes_shared += work->n_shared;
+  files->n_files_shared += work->n_shared > 0;
+  if ((is_written || work->n_shared > 0) && work->build->manifest->is_ready)
     g_ptr_array_add(files->mended, bl_path_display(work->record->path));
   g_mutex_unlock(&files->lock);
   bl_build_report_file(work->build, work->index, sha256, crcs, n_crcs);
@@ -314,4 +457,29 @@ gboolean bl_import_file(BlImportFiles *files, guint64 i, guint worker, GError **
   if (ok) report(&work, sha256);
   g_free(work.is_good);
   return ok;
+}
+
+void bl_import_files_init(BlImportFiles *files) {
+  g_mutex_init(&files->lock);
+  g_mutex_init(&files->donors_lock);
+}
+
+void bl_import_files_clear(BlImportFiles *files) {
+  bl_donors_free(files->donors);
+  g_mutex_clear(&files->donors_lock);
+  g_mutex_clear(&files->lock);
+}
+
+gboolean bl_import_file_is_shared(BlImportFiles *files, guint64 i) {
+  const BlManifestFile *record = &files->build->manifest->files[i];
+  BlSourceState state;
+  BlDonor donor;
+  BlDonors *donors = record->n_chunks == 1 ? find_donors(files) : NULL;
+  if (donors == NULL) return FALSE;
+  bl_autofd fd = bl_source_open_file(files->source, i, &state, NULL);
+  if (fd < 0 || state.size != record->size ||
+      !bl_donors_find(donors, record->size, NULL, fd, &donor))
+    return FALSE;
+  bl_donor_close(&donor);
+  return TRUE;
 }
