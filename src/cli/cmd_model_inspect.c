@@ -11,6 +11,8 @@
 #include "model/info.h"
 #include "model/key.h"
 #include "model/reader.h"
+#include "model/state.h"
+#include "model/usage.h"
 #include "store/claim.h"
 
 static struct {
@@ -30,9 +32,11 @@ static const GOptionEntry options[] = {
 typedef struct {
   BlStore *store;
   BlManifest *manifest;
-  BlInfo *info; /* NULL where it is not READY */
-  char **refs;  /* what points to it */
-  char *owner;  /* who works on it; NULL: nobody */
+  BlInfo *info;   /* NULL where it is not READY */
+  BlState *state; /* likewise */
+  gint64 used_at; /* Unix seconds; 0: nobody recorded it */
+  char **refs;    /* what points to it */
+  char *owner;    /* who works on it; NULL: nobody */
   BlCheckpointStatus status;
   BlTensorReport *report; /* NULL without --tensors */
 } Checkpoint;
@@ -42,6 +46,7 @@ static void checkpoint_clear(Checkpoint *checkpoint) {
   g_strfreev(checkpoint->refs);
   g_free(checkpoint->owner);
   bl_info_free(checkpoint->info);
+  bl_state_free(checkpoint->state);
   bl_manifest_free(checkpoint->manifest);
 }
 
@@ -121,7 +126,11 @@ static gboolean load(Checkpoint *checkpoint, const char *id, BlJob *job, GError 
   if (manifest == NULL) return FALSE;
   if (!manifest->is_ready) return find_owner(checkpoint, error);
 
-  checkpoint->status = BL_CHECKPOINT_READY;
+  checkpoint->state = bl_state_load_usable(store, id, job, error);
+  if (checkpoint->state == NULL) return FALSE;
+  checkpoint->used_at = bl_usage_get(store, id) / G_USEC_PER_SEC;
+  checkpoint->status =
+      bl_state_is_degraded(checkpoint->state) ? BL_CHECKPOINT_DEGRADED : BL_CHECKPOINT_READY;
   checkpoint->info = bl_info_load_usable(store, manifest, job, error);
   if (checkpoint->info == NULL) return FALSE;
   checkpoint->refs = bl_ref_names(store, manifest->model_id, id, error);
@@ -171,6 +180,20 @@ static void print_info(const BlInfo *info) {
   print_name("imported by", by);
 }
 
+static void print_paths(const char *label, const GPtrArray *paths) {
+  for (guint i = 0; i < paths->len; i++) print_name(label, paths->pdata[i]);
+}
+
+static void print_state(const Checkpoint *checkpoint) {
+  const BlState *state = checkpoint->state;
+  if (state == NULL) return;
+  if (state->is_pinned) bl_out_field("pinned", "yes");
+  if (state->checked_at > 0) print_time("verified", state->checked_at);
+  if (checkpoint->used_at > 0) print_time("last used", checkpoint->used_at);
+  print_paths("missing", state->missing);
+  print_paths("damaged", state->damaged);
+}
+
 static void print_checkpoint(const Checkpoint *checkpoint) {
   const BlManifest *manifest = checkpoint->manifest;
   BlSizeText text;
@@ -189,6 +212,7 @@ static void print_checkpoint(const Checkpoint *checkpoint) {
   print_name("source", manifest->source_uri);
   print_time("created", manifest->created_at);
   if (manifest->updated_at != manifest->created_at) print_time("updated", manifest->updated_at);
+  print_state(checkpoint);
   bl_out_fieldf("files", "%" G_GUINT64_FORMAT, manifest->n_files);
   bl_out_fieldf("size", "%s (%" G_GUINT64_FORMAT " bytes)",
                 bl_size_format(text, manifest->total_size), manifest->total_size);
@@ -235,6 +259,17 @@ static void print_info_json(const BlInfo *info) {
   bl_out_json_member("imported_by", by);
 }
 
+static void print_state_json(const Checkpoint *checkpoint) {
+  const BlState *state = checkpoint->state;
+  bl_out_json_member("pinned", json_boolean(state->is_pinned));
+  bl_out_json_member("checked_at",
+                     state->checked_at > 0 ? json_integer(state->checked_at) : json_null());
+  bl_out_json_member("used_at",
+                     checkpoint->used_at > 0 ? json_integer(checkpoint->used_at) : json_null());
+  bl_out_json_member("missing", bl_json_texts(state->missing));
+  bl_out_json_member("damaged", bl_json_texts(state->damaged));
+}
+
 static void print_json(BlCli *cli, const Checkpoint *checkpoint) {
   const BlManifest *manifest = checkpoint->manifest;
   g_autofree char *sha256 = sha256_text(manifest->sha256);
@@ -254,6 +289,7 @@ static void print_json(BlCli *cli, const Checkpoint *checkpoint) {
   bl_out_json_member("schema_version", json_integer(manifest->schema_version));
   bl_out_json_member("manifest_sha256", json_string(sha256));
   if (checkpoint->info != NULL) print_info_json(checkpoint->info);
+  if (checkpoint->state != NULL) print_state_json(checkpoint);
   if (opt.files) {
     bl_out_json_array_begin("files");
     for (guint64 i = 0; i < manifest->n_files; i++) bl_out_json_array_add(file_json(checkpoint, i));

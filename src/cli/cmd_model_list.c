@@ -22,6 +22,7 @@ static void print_json(BlCli *cli, const BlStore *store, const GPtrArray *checkp
     json_object_set_new(json, "revision", bl_json_text(checkpoint->revision));
     json_object_set_new(json, "status", json_string(bl_checkpoint_status_name(checkpoint->status)));
     json_object_set_new(json, "failure", bl_json_text(checkpoint->error));
+    json_object_set_new(json, "pinned", json_boolean(checkpoint->is_pinned));
     json_object_set_new(json, "n_files", bl_json_uint(checkpoint->n_files));
     json_object_set_new(json, "total_size", bl_json_uint(checkpoint->total_size));
     json_object_set_new(json, "created_at", json_integer(checkpoint->created_at));
@@ -42,7 +43,8 @@ static void fill_row(guint64 i, char **cells, gconstpointer user) {
   cells[0] = show(checkpoint->checkpoint_id);
   cells[1] = show(checkpoint->model_id);
   cells[2] = show(checkpoint->revision);
-  cells[3] = g_strdup(bl_checkpoint_status_name(checkpoint->status));
+  cells[3] = g_strconcat(bl_checkpoint_status_name(checkpoint->status),
+                         checkpoint->is_pinned ? ", pinned" : NULL, NULL);
   /* Without a manifest that can be read nothing more is known. */
   gboolean is_known = checkpoint->model_id != NULL;
   cells[4] = is_known ? g_strdup_printf("%" G_GUINT64_FORMAT, checkpoint->n_files) : g_strdup("-");
@@ -58,6 +60,8 @@ static const char *advice(BlCheckpointStatus status) {
       return " (import it again, or delete it)";
     case BL_CHECKPOINT_LEFTOVER:
       return " (delete it)";
+    case BL_CHECKPOINT_DEGRADED:
+      return " (repair it)";
     default:
       return "";
   }
@@ -124,7 +128,8 @@ const BlCommand bl_cmd_model_list = {
     .summary = "list the checkpoints in the store",
     .text =
         "Lists every checkpoint, or one model's. READY ones can be used; with -v the reason\n"
-        "stands below for each that is not.\n",
+        "stands below for each that is not. Of a DEGRADED one files are missing or damaged:\n"
+        "\"ballast model repair\" mends it.\n",
     .examples =
         "ballast model list\n"
         "ballast model list my-model --json\n",

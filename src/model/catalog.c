@@ -1,5 +1,5 @@
-/* A list reads one small object a checkpoint, the manifest, and the claim only of those that are
- * not READY. Names are resolved in a fixed order, and never by age. */
+/* A list reads two small objects a checkpoint, manifest and state, and the claim only of those that
+ * are not READY. Names are resolved in a fixed order, and never by age. */
 #include "model/catalog.h"
 
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "model/info.h"
 #include "model/key.h"
+#include "model/state.h"
 #include "store/claim.h"
 
 /* An index of 100,000 ids of 255 characters is 26 MB. */
@@ -24,7 +25,7 @@ const char *bl_checkpoint_status_name(BlCheckpointStatus status) {
       [BL_CHECKPOINT_READY] = "READY",         [BL_CHECKPOINT_FAILED] = "FAILED",
       [BL_CHECKPOINT_IMPORTING] = "IMPORTING", [BL_CHECKPOINT_DELETING] = "DELETING",
       [BL_CHECKPOINT_CORRUPT] = "CORRUPT",     [BL_CHECKPOINT_UNREADABLE] = "UNREADABLE",
-      [BL_CHECKPOINT_LEFTOVER] = "LEFTOVER",
+      [BL_CHECKPOINT_LEFTOVER] = "LEFTOVER",   [BL_CHECKPOINT_DEGRADED] = "DEGRADED",
   };
   return names[status];
 }
@@ -183,12 +184,29 @@ static gboolean apply_manifest(BlStore *store, BlCheckpoint *checkpoint, GError 
   return FALSE;
 }
 
+/* What upkeep knows of a READY one. */
+static gboolean apply_state(BlStore *store, BlCheckpoint *checkpoint, BlJob *job, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  g_autoptr(BlState) state = bl_state_load_usable(store, checkpoint->checkpoint_id, job, &fault);
+  if (state == NULL && is_fault_of_one(fault)) return TRUE;
+  if (state == NULL) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
+  checkpoint->is_pinned = state->is_pinned;
+  if (!bl_state_is_degraded(state)) return TRUE;
+  checkpoint->status = BL_CHECKPOINT_DEGRADED;
+  checkpoint->error = bl_state_describe(state);
+  return TRUE;
+}
+
 static gboolean is_unfinished(const BlCheckpoint *checkpoint) {
   return checkpoint->status == BL_CHECKPOINT_FAILED || checkpoint->status == BL_CHECKPOINT_LEFTOVER;
 }
 
 /* *result stays NULL where there is nothing at all under the id. */
-static gboolean look_at(BlStore *store, const char *id, BlCheckpoint **result, GError **error) {
+static gboolean look_at(BlStore *store, const char *id, BlJob *job, BlCheckpoint **result,
+                        GError **error) {
   g_autoptr(BlCheckpoint) checkpoint = g_new0(BlCheckpoint, 1);
   checkpoint->checkpoint_id = g_strdup(id);
   if (!apply_manifest(store, checkpoint, error)) return FALSE;
@@ -197,6 +215,8 @@ static gboolean look_at(BlStore *store, const char *id, BlCheckpoint **result, G
     /* What worked on it may have ended between the two looks. */
     if (is_unfinished(checkpoint) && !apply_manifest(store, checkpoint, error)) return FALSE;
   }
+  if (checkpoint->status == BL_CHECKPOINT_READY && !apply_state(store, checkpoint, job, error))
+    return FALSE;
   if (checkpoint->status == BL_CHECKPOINT_LEFTOVER) {
     gboolean has;
     if (!has_objects(store, id, &has, error)) return FALSE;
@@ -210,6 +230,7 @@ static gboolean look_at(BlStore *store, const char *id, BlCheckpoint **result, G
 
 typedef struct {
   BlStore *store;
+  BlJob *job;
   GPtrArray *ids;
   BlCheckpoint **checkpoints; /* by id; each worker fills its own */
 } Listing;
@@ -217,8 +238,8 @@ typedef struct {
 static gboolean list_one(guint64 i, guint worker, gpointer user, GError **error) {
   Listing *listing = user;
   (void)worker;
-  return look_at(listing->store, g_ptr_array_index(listing->ids, i), &listing->checkpoints[i],
-                 error);
+  return look_at(listing->store, g_ptr_array_index(listing->ids, i), listing->job,
+                 &listing->checkpoints[i], error);
 }
 
 static void free_checkpoint(gpointer checkpoint) {
@@ -229,7 +250,7 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
   g_autoptr(GPtrArray) ids = find_ids(store, model_id, error);
   if (ids == NULL) return NULL;
   g_autofree BlCheckpoint **checkpoints = g_new0(BlCheckpoint *, ids->len);
-  Listing listing = {.store = store, .ids = ids, .checkpoints = checkpoints};
+  Listing listing = {.store = store, .job = job, .ids = ids, .checkpoints = checkpoints};
   gboolean done = bl_job_run(job, ids->len, list_one, &listing, error);
   g_autoptr(GPtrArray) list = g_ptr_array_new_with_free_func(free_checkpoint);
   for (guint i = 0; i < ids->len; i++) {
@@ -291,13 +312,13 @@ static gboolean has_commit(BlStore *store, const char *id, const char *text, gbo
 
 typedef enum { BY_ANYTHING, BY_REVISION, BY_COMMIT } Match;
 
-/* The READY checkpoints among `all` that match; borrowed elements. */
+/* The READY and DEGRADED checkpoints among `all` that match; borrowed elements. */
 static GPtrArray *filter(BlStore *store, const GPtrArray *all, Match match, const char *text,
                          GError **error) {
   g_autoptr(GPtrArray) found = g_ptr_array_new();
   for (guint i = 0; i < all->len; i++) {
     BlCheckpoint *checkpoint = g_ptr_array_index(all, i);
-    if (checkpoint->status != BL_CHECKPOINT_READY) continue;
+    if (checkpoint->status > BL_CHECKPOINT_DEGRADED) continue;
     gboolean is_match = match == BY_ANYTHING || g_strcmp0(checkpoint->revision, text) == 0;
     if (match == BY_COMMIT && !has_commit(store, checkpoint->checkpoint_id, text, &is_match, error))
       return NULL;
@@ -388,7 +409,7 @@ char *bl_catalog_resolve(BlStore *store, const char *name, GError **error) {
   if (is_id && g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND) &&
       bl_store_can(store, BL_STORE_CAN_LIST)) {
     g_autoptr(BlCheckpoint) leftover = NULL;
-    if (!look_at(store, name, &leftover, error)) return NULL;
+    if (!look_at(store, name, NULL, &leftover, error)) return NULL;
     if (leftover != NULL) return g_strdup(name);
   }
   g_propagate_error(error, g_steal_pointer(&fault));

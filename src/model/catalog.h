@@ -6,6 +6,7 @@
 
 typedef enum {
   BL_CHECKPOINT_READY,
+  BL_CHECKPOINT_DEGRADED,  /* READY, but files are missing or damaged by its state */
   BL_CHECKPOINT_FAILED,    /* manifest says FAILED and nobody works on it */
   BL_CHECKPOINT_IMPORTING, /* FAILED under a live claim */
   BL_CHECKPOINT_DELETING,
@@ -18,17 +19,18 @@ const char *bl_checkpoint_status_name(BlCheckpointStatus status); /* "READY", â€
 typedef struct {
   char *checkpoint_id, *model_id, *revision, *error; /* all but the id may be NULL */
   BlCheckpointStatus status;
+  gboolean is_pinned; /* of READY and DEGRADED ones */
   guint64 n_files, total_size;
   gint64 created_at, updated_at;
 } BlCheckpoint;
 void bl_checkpoint_free(BlCheckpoint *checkpoint);
 
 /* Every checkpoint, sorted by id; of BlCheckpoint. model_id: only that model's, NULL: all. Loads
- * run in parallel. */
+ * run in parallel. A state that is damaged is noted to the job and counts as absent. */
 GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GError **error);
 
 /* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF
- * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY
- * checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the newest.
- * Caller frees. */
+ * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY (or
+ * DEGRADED) checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the
+ * newest. Caller frees. */
 char *bl_catalog_resolve(BlStore *store, const char *name, GError **error);

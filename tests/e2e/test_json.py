@@ -15,7 +15,8 @@ TOP = Path(__file__).parent.parent.parent
 GOLDEN = TOP / "tests/golden/json"
 
 # What differs from run to run stands in the golden files as one of these.
-FIXED = {"created_at": 1700000000, "updated_at": 1700000000, "elapsed_ms": 0, "manifest_sha256": "0" * 64, "host": "host",
+FIXED = {"created_at": 1700000000, "updated_at": 1700000000, "checked_at": 1700000000,
+         "used_at": 1700000000, "elapsed_ms": 0, "manifest_sha256": "0" * 64, "host": "host",
          "ballast": "0.0.0", "version": "0.0.0", "message": "words", "text": "words"}
 
 
