@@ -19,6 +19,12 @@ static gboolean open_first(BlReadFrom *from, BlCli *cli, const BlName *name, GEr
          bl_state_check_whole(from->store, from->checkpoint_id, &cli->job, error);
 }
 
+/* Whether there is a manifest that names what to read. Without a fallback whoever reads says so. */
+static gboolean check_ready(const BlReadFrom *from, GError **error) {
+  g_autoptr(BlManifest) manifest = bl_manifest_load_ready(from->store, from->checkpoint_id, error);
+  return manifest != NULL;
+}
+
 /* Finds the checkpoint in the fallback: by the id it has in the store, else as it was named. */
 static char *find_in_second(const BlReadFrom *from, const BlName *name, GError **error) {
   if (from->checkpoint_id != NULL) {
@@ -69,6 +75,7 @@ gboolean bl_read_from_open(BlReadFrom *from, BlCli *cli, const BlName *name, con
     from->second = bl_config_open_fallback(cli, option, &fault);
   if (fault != NULL)
     bl_job_note(&cli->job, BL_NOTE_WARNING, "the fallback is not used: %s", fault->message);
+  if (is_open && from->second != NULL) is_open = check_ready(from, &cause);
   if (is_open) {
     if (from->second != NULL) use_second_beside(from, cli, name);
     return TRUE;
