@@ -84,7 +84,7 @@ static void test_loss_and_damage(void) {
   g_assert_cmpstr(found, ==, "missing a config.json\nsize a model.safetensors");
   g_assert_true(find(result, "a")->is_degraded);
   g_assert_false(find(result, "b")->is_degraded);
-  upkeep_put(store, "weight/models/b/manifest", "{}");
+  put_text(store, "weight/models/b/manifest", "{}");
   check(store, "manifest b -\nmissing a config.json\nsize a model.safetensors");
 }
 
@@ -105,7 +105,7 @@ static void test_state(void) {
   g_autoptr(BlSurvey) result = survey(store, &found);
   g_assert_cmpstr(found, ==, "recorded a -");
   g_assert_true(find(result, "a")->is_pinned && find(result, "a")->is_degraded);
-  upkeep_put(store, "weight/models/a/state", "{");
+  put_text(store, "weight/models/a/state", "{");
   g_autofree char *now = NULL;
   g_autoptr(BlSurvey) again = survey(store, &now);
   g_assert_cmpstr(now, ==, "state a -");
@@ -117,17 +117,17 @@ static void test_leftovers(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
   BlKeyBuffer key;
   upkeep_put_ready(store, "a");
-  upkeep_put(store, bl_key_chunk(key, "a", "other", 0), "orphan");
-  upkeep_put(store, "weight/models/a/reserved", "{}");
+  put_text(store, bl_key_chunk(key, "a", "other", 0), "orphan");
+  put_text(store, "weight/models/a/reserved", "{}");
   upkeep_put_failed(store, "f");
   upkeep_put_dead_claim(store, "f");
-  upkeep_put(store, bl_key_chunk(key, "n", "x", 0), "no manifest");
-  upkeep_put(store, "weight/used/gone", "{}");
-  upkeep_put(store, "weight/models/a/notes", "mine");
-  upkeep_put(store, "weight/models/o/notes", "mine");
-  upkeep_put(store, "weight/mine/notes", "mine");
-  upkeep_put(store, "mine/notes", "mine");
-  upkeep_put(store, "weight/control/notes", "mine");
+  put_text(store, bl_key_chunk(key, "n", "x", 0), "no manifest");
+  put_text(store, "weight/used/gone", "{}");
+  put_text(store, "weight/models/a/notes", "mine");
+  put_text(store, "weight/models/o/notes", "mine");
+  put_text(store, "weight/mine/notes", "mine");
+  put_text(store, "mine/notes", "mine");
+  put_text(store, "weight/control/notes", "mine");
   g_autofree char *orphan = g_strdup(bl_key_chunk(key, "a", "other", 0));
   g_autofree char *expected = g_strdup_printf(
       "claim f -\nfailed f -\nforeign - mine/\nforeign - weight/control/notes\nforeign - "
@@ -145,9 +145,9 @@ static void test_live_claim(void) {
   g_autofree char *found = NULL;
   BlKeyBuffer key;
   upkeep_put_ready(store, "a");
-  upkeep_put(store, bl_key_chunk(key, "a", "other", 0), "on its way");
+  put_text(store, bl_key_chunk(key, "a", "other", 0), "on its way");
   upkeep_put_failed(store, "f");
-  upkeep_put(store, bl_key_chunk(key, "n", "x", 0), "on its way");
+  put_text(store, bl_key_chunk(key, "n", "x", 0), "on its way");
   const char *ids[] = {"a", "f", "n"};
   BlClaim *claims[G_N_ELEMENTS(ids)];
   for (guint i = 0; i < G_N_ELEMENTS(ids); i++) {
@@ -175,7 +175,7 @@ static void test_refs(void) {
   g_autofree char *moved = g_strconcat(v1_key, ".moved", NULL);
   g_assert_true(bl_store_move(store, v1_key, moved, &error));
   g_autofree char *bad_key = g_strdup(bl_key_ref(key, "m", "bad"));
-  upkeep_put(store, bad_key, "{}");
+  put_text(store, bad_key, "{}");
   g_autofree char *expected =
       g_strdup_printf("bad-ref - %s\nmoved-ref a %s\nref gone %s", bad_key, moved, main_key);
   check(store, expected);
@@ -185,7 +185,7 @@ static void test_refs(void) {
 static void test_index(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS | BL_STORE_IS_SHARED);
   upkeep_put_ready(store, "a");
-  upkeep_put(store, "weight/index/models", "[\"a\",\"gone\",\"../x\"]");
+  put_text(store, "weight/index/models", "[\"a\",\"gone\",\"../x\"]");
   check(store, "index gone weight/index/models");
 }
 

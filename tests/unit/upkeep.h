@@ -2,18 +2,13 @@
 #pragma once
 
 #include "checkpoint.h"
+#include "golden.h"
 #include "store/claim.h"
 #include "store/memory.h"
 #include "upkeep/finding.h"
 
 static const TestFile upkeep_files[] = {{.path = "config.json", .size = 30},
                                         {.path = "model.safetensors", .size = 5000}};
-
-static inline void upkeep_put(BlStore *store, const char *key, const char *text) {
-  GError *error = NULL;
-  bl_store_put(store, key, text, strlen(text), BL_PUT_REPLACE, &error);
-  g_assert_no_error(error);
-}
 
 static inline void upkeep_put_ready(BlStore *store, const char *id) {
   test_put_checkpoint(store, id, upkeep_files, G_N_ELEMENTS(upkeep_files),
@@ -46,8 +41,8 @@ static inline void upkeep_put_dead_claim(BlStore *store, const char *id) {
       "\"%s\",\"schema_version\":1,\"start_time\":1,\"started_at\":5,\"token\":"
       "\"00112233445566778899aabbccddeeff\"}",
       g_strchomp(boot), name_space);
-  upkeep_put(store, claim, text);
-  upkeep_put(store, beat, "3");
+  put_text(store, claim, text);
+  put_text(store, beat, "3");
 }
 
 static inline gboolean upkeep_has(BlStore *store, const char *key) {

@@ -182,6 +182,10 @@ def documents():
             "start_time": 123456,
             "started_at": 1700000000,
         },
+        "gc.json": {
+            "schema_version": 1,
+            "candidates": {"11" * 16: 1700000001, "22" * 16: 1700000002},
+        },
         "reserved.json": {"schema_version": 1, "bytes": 5368709120, "from_bytes": 1048576},
         "store.json": store(),
         "store-max-bytes.json": store(107374182400),
