@@ -7,9 +7,10 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/read_from.h"
+#include "model/hf_export.h"
 
 static struct {
-  char *checkpoint_id, *output, *link, *fallback;
+  char *checkpoint_id, *output, *hf_cache, *model_id, *link, *fallback;
   char **include, **exclude;
   gboolean verify, force;
 } opt;
@@ -17,6 +18,10 @@ static struct {
 static const GOptionEntry options[] = {
     {"output", 'o', 0, G_OPTION_ARG_FILENAME, &opt.output, "the folder (default: the model's name)",
      "FOLDER"},
+    {"hf-cache", 0, 0, G_OPTION_ARG_FILENAME, &opt.hf_cache,
+     "a cache of the Hugging Face client, instead of --output", "FOLDER"},
+    {"model-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.model_id,
+     "what to call it in that cache (default: the model's name)", "MODEL_ID"},
     {"include", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.include,
      "only files that match; may be repeated", "GLOB"},
     {"exclude", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt.exclude,
@@ -60,6 +65,28 @@ static void print_result(const BlCli *cli, const char *id, const char *output,
     bl_out_done(cli, "%s there and right", bl_files_format(files, result->n_files_kept));
 }
 
+static gboolean check_target(GError **error) {
+  if (opt.output != NULL && opt.output[0] == '\0')
+    return bl_error_set(error, BL_ERROR_INVALID, "--output: the folder's name is empty");
+  if (opt.hf_cache != NULL && opt.hf_cache[0] == '\0')
+    return bl_error_set(error, BL_ERROR_INVALID, "--hf-cache: the folder's name is empty");
+  if (opt.hf_cache != NULL && opt.output != NULL)
+    return bl_error_set(error, BL_ERROR_INVALID, "--output and --hf-cache: name one of them");
+  return opt.hf_cache != NULL || opt.model_id == NULL ||
+         bl_error_set(error, BL_ERROR_INVALID, "--model-id goes with --hf-cache");
+}
+
+/* *output: where the files are then. Caller frees. */
+static gboolean pull_files(BlCli *cli, const BlReadFrom *from, const BlPullOptions *pull,
+                           BlPullResult *result, char **output, GError **error) {
+  const char *id = from->checkpoint_id;
+  if (opt.hf_cache != NULL)
+    return bl_hf_export(from->store, id, opt.hf_cache, opt.model_id, pull, &cli->job, result,
+                        output, error);
+  *output = opt.output != NULL ? g_strdup(opt.output) : default_output(from->store, id, error);
+  return *output != NULL && bl_pull(from->store, id, *output, pull, &cli->job, result, error);
+}
+
 static int run(BlCli *cli, char **args, GError **error) {
   BlName name;
   BlPullOptions pull = {
@@ -67,22 +94,17 @@ static int run(BlCli *cli, char **args, GError **error) {
   if (!bl_name_take(&name, opt.checkpoint_id, &args, error) || !bl_args_end(args, error) ||
       !bl_link_parse(opt.link, &pull.link, error))
     return -1;
-  if (opt.output != NULL && opt.output[0] == '\0') {
-    bl_error_set(error, BL_ERROR_INVALID, "--output: the folder's name is empty");
-    return -1;
-  }
+  if (!check_target(error)) return -1;
   g_auto(BlReadFrom) from = {NULL};
   if (!bl_read_from_open(&from, cli, &name, opt.fallback, error)) return -1;
   const char *id = from.checkpoint_id;
   pull.fallback = from.fallback;
-  g_autofree char *output =
-      opt.output != NULL ? g_strdup(opt.output) : default_output(from.store, id, error);
-  if (output == NULL) return -1;
+  g_autofree char *output = NULL;
 
   BlPullResult result = {0};
   gint64 start_us = g_get_monotonic_time();
   bl_progress_start(&cli->progress, "pull");
-  gboolean done = bl_pull(from.store, id, output, &pull, &cli->job, &result, error);
+  gboolean done = pull_files(cli, &from, &pull, &result, &output, error);
   bl_progress_stop(&cli->progress);
   if (!done) return -1;
   gint64 elapsed_us = g_get_monotonic_time() - start_us;
@@ -110,10 +132,12 @@ const BlCommand bl_cmd_model_pull = {
     .text =
         "Each file appears under its name only when it is whole and right. Files that are\n"
         "there and right stay; where one differs, nothing is written (--force replaces it).\n"
-        "--link=auto shares the store's blocks where the file system can, and copies else.\n",
+        "--link=auto shares the store's blocks where the file system can, and copies else.\n"
+        "--hf-cache makes what the Hugging Face client finds without a network.\n",
     .examples =
         "ballast model pull my-model\n"
-        "ballast model pull my-model --output ./served --include '*.json'\n",
+        "ballast model pull my-model --output ./served --include '*.json'\n"
+        "ballast model pull org/name --hf-cache ~/.cache/huggingface/hub\n",
     .interrupted = "files that are complete stay; run the same command again to go on",
     .options = options,
     .run = run,

@@ -8,9 +8,15 @@
 #include "model/build.h"
 #include "model/layout.h"
 
+typedef struct {
+  BlSource *source;
+  const BlImportOptions *options;
+} Check;
+
 static gboolean open_source(gpointer user, guint64 i, BlByteSource *bytes, GError **error) {
+  const Check *check = user;
   BlSourceState state;
-  bl_autofd fd = bl_source_open_file(user, i, &state, error);
+  bl_autofd fd = bl_source_open_file(check->source, i, &state, error);
   if (fd < 0 || !bl_byte_source_from_fd(bytes, fd, error)) return FALSE;
   bl_fd_steal(&fd);
   return TRUE;
@@ -22,7 +28,8 @@ static void close_source(gpointer user, BlByteSource *bytes) {
 }
 
 static gboolean is_left_out(gpointer user, const char *path) {
-  return bl_source_has_path(user, path);
+  const Check *check = user;
+  return !bl_path_is_selected(path, check->options->include, check->options->exclude);
 }
 
 /* Every finding becomes a note, but for the first error where errors count. */
@@ -63,12 +70,13 @@ gboolean bl_import_check_source(BlSource *source, const BlImportOptions *options
   g_autofree BlLayoutFile *files = g_new(BlLayoutFile, source->n_files);
   for (guint64 i = 0; i < source->n_files; i++)
     files[i] = (BlLayoutFile){.path = source->files[i].path, .size = source->files[i].size};
+  Check check = {.source = source, .options = options};
   BlLayoutInput input = {.files = files,
                          .n_files = source->n_files,
                          .open = open_source,
                          .close = close_source,
                          .is_left_out = is_left_out,
-                         .user = source};
+                         .user = &check};
   g_autoptr(BlLayoutResult) result = bl_layout_check(&input, FALSE, error);
   if (result != NULL && judge_findings(result, options->force, job, error)) return TRUE;
   g_prefix_error(error, "source \"%s\": ", shown);

@@ -11,11 +11,7 @@
 #include "model/pull_impl.h"
 #include "model/usage.h"
 
-/* Up to so many files each is made durable by itself: a pull of few files does not wait for
- * whatever else the file system has to write. */
-#define N_SYNC_EACH 32
-
-static void pull_free(BlPull *pull) {
+void bl_pull_free(BlPull *pull) {
   if (pull == NULL) return;
   bl_transfer_pool_free(pull->pool);
   bl_reader_free(pull->reader);
@@ -25,15 +21,15 @@ static void pull_free(BlPull *pull) {
   bl_manifest_free(pull->manifest);
   bl_store_hold_free(pull->hold);
   for (guint i = 0; i < BL_PULL_N_NAMES; i++) g_free(pull->differing[i]);
+  if (pull->paths != NULL) g_ptr_array_unref(pull->paths);
   g_free(pull->files);
   g_free(pull->state);
   g_mutex_clear(&pull->lock);
   g_free(pull);
 }
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlPull, pull_free)
 
-static BlPull *pull_new(BlStore *store, const char *checkpoint_id, const BlPullOptions *options,
-                        BlJob *job, GError **error) {
+BlPull *bl_pull_new(BlStore *store, const char *checkpoint_id, const BlPullOptions *options,
+                    BlJob *job, GError **error) {
   g_autoptr(BlPull) pull = g_new0(BlPull, 1);
   g_mutex_init(&pull->lock);
   pull->store = store;
@@ -55,13 +51,13 @@ static BlPull *pull_new(BlStore *store, const char *checkpoint_id, const BlPullO
   return g_steal_pointer(&pull);
 }
 
-static guint64 count_to_write(const BlPull *pull) {
+guint64 bl_pull_count_to_write(const BlPull *pull) {
   guint64 n = 0;
   for (guint64 i = 0; i < pull->n; i++) n += pull->state[pull->files[i]] != BL_PULL_RIGHT;
   return n;
 }
 
-static void fill_result(const BlPull *pull, BlPullResult *result) {
+void bl_pull_fill_result(const BlPull *pull, BlPullResult *result) {
   *result = (BlPullResult){
       .n_files = pull->n,
       .n_bytes = pull->n_bytes,
@@ -132,21 +128,22 @@ static gboolean explain(const BlPull *pull, GError **error) {
   return bl_error_set(error, BL_ERROR_CANCELLED,
                       "%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
                       " files are whole and in \"%s\" (the same command goes on from there)",
-                      cause->message, pull->n - count_to_write(pull) + pull->n_written, pull->n,
-                      bl_target_name(pull->target));
+                      cause->message, pull->n - bl_pull_count_to_write(pull) + pull->n_written,
+                      pull->n, bl_target_name(pull->target));
 }
 
-static gboolean write_files(BlPull *pull, guint64 n_to_write, GError **error) {
+gboolean bl_pull_write_files(BlPull *pull, guint64 n_to_write, GError **error) {
   if (n_to_write == 0) return TRUE;
   return bl_pull_check_names(pull, error) && bl_pull_choose_link(pull, error) &&
-         bl_pull_check_space(pull, error) && bl_target_remove_record(pull->target, error) &&
+         bl_pull_check_space(pull, error) &&
+         (pull->paths != NULL || bl_target_remove_record(pull->target, error)) &&
          (bl_pull_make_files(pull, error) || explain(pull, error));
 }
 
 gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output,
                  const BlPullOptions *options, BlJob *job, BlPullResult *result, GError **error) {
   GError *cause = NULL;
-  g_autoptr(BlPull) pull = pull_new(store, checkpoint_id, options, job, error);
+  g_autoptr(BlPull) pull = bl_pull_new(store, checkpoint_id, options, job, error);
   if (pull == NULL || !bl_pull_select(pull, error)) return FALSE;
   pull->target = bl_target_open(output, &cause);
   if (cause != NULL) {
@@ -154,19 +151,19 @@ gboolean bl_pull(BlStore *store, const char *checkpoint_id, const char *output,
     return FALSE;
   }
   if (!bl_pull_examine(pull, error)) return FALSE;
-  guint64 n_to_write = count_to_write(pull);
+  guint64 n_to_write = bl_pull_count_to_write(pull);
   if (pull->target == NULL) pull->target = bl_target_make(output, error);
   if (pull->target == NULL) return FALSE;
 
-  fill_result(pull, result);
+  bl_pull_fill_result(pull, result);
   if (n_to_write == 0) {
     g_autoptr(json_t) record = make_record(pull, result);
     if (is_record_current(pull, record)) return TRUE;
   }
-  if (!bl_target_begin(pull->target, n_to_write <= N_SYNC_EACH, job, error) ||
-      !write_files(pull, n_to_write, error))
+  if (!bl_target_begin(pull->target, n_to_write <= BL_PULL_N_SYNC_EACH, job, error) ||
+      !bl_pull_write_files(pull, n_to_write, error))
     return FALSE;
-  fill_result(pull, result);
+  bl_pull_fill_result(pull, result);
   if (result->n_files_kept > 0 && !bl_target_sync_all(pull->target, error)) return FALSE;
   g_autoptr(json_t) record = make_record(pull, result);
   return save_record(pull, record, error);
@@ -197,17 +194,17 @@ gboolean bl_pull_file(BlStore *store, const char *checkpoint_id, const char *pat
   g_autofree char *name = g_path_get_basename(output);
   if (output[0] == '\0' || g_str_has_suffix(output, "/"))
     return bl_error_set(error, BL_ERROR_INVALID, "\"%s\" names no file to write", output);
-  g_autoptr(BlPull) pull = pull_new(store, checkpoint_id, options, job, error);
+  g_autoptr(BlPull) pull = bl_pull_new(store, checkpoint_id, options, job, error);
   if (pull == NULL || !select_file(pull, path, error)) return FALSE;
   pull->single_name = name;
   pull->target = bl_target_make(folder, error);
   if (pull->target == NULL || !bl_pull_examine(pull, error)) return FALSE;
-  if (count_to_write(pull) > 0) {
+  if (bl_pull_count_to_write(pull) > 0) {
     bl_target_begin_single(pull->target);
     if (!bl_pull_choose_link(pull, error) || !bl_pull_check_space(pull, error) ||
         !bl_pull_make_files(pull, error))
       return FALSE;
   }
-  fill_result(pull, result);
+  bl_pull_fill_result(pull, result);
   return TRUE;
 }

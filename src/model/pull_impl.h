@@ -1,5 +1,6 @@
-/* One pull at work: what pull.c (order and record), pull_plan.c (looks, before anything is written)
- * and pull_make.c (writes) share. Nothing else includes it. */
+/* One pull at work: what pull.c (order and record), pull_plan.c (looks, before anything is
+ * written), pull_make.c (writes) and hf_export.c (a pull of another order) share. Nothing else
+ * includes it. */
 #pragma once
 #include "model/info.h"
 #include "model/pull.h"
@@ -15,6 +16,9 @@ typedef enum {
   BL_PULL_DONE,    /* in place */
 } BlPullState;
 
+/* Up to so many files each is made durable by itself: a pull of few files does not wait for
+ * whatever else the file system has to write. */
+#define BL_PULL_N_SYNC_EACH 32
 /* Names that a message lists before it only counts. */
 #define BL_PULL_N_NAMES 5
 
@@ -30,7 +34,9 @@ typedef struct {
   BlTransferPool *pool;
   BlTarget *target;        /* NULL while the folder is not there */
   const char *single_name; /* of bl_pull_file: the name in the target; else NULL */
-  guint32 *files;          /* the n files asked for, largest first */
+  GPtrArray *paths; /* of char*: each file's path in the target, where that is another than in the
+                       manifest; such a target has no record. Else NULL */
+  guint32 *files;   /* the n files asked for, largest first */
   guint64 n, n_bytes;
   guint8 *state; /* BlPullState of each of the manifest's files; each belongs to who works on it */
   BlLinkMode link;     /* as asked; AUTO becomes REFLINK or COPY before the first file */
@@ -40,6 +46,16 @@ typedef struct {
   char *differing[BL_PULL_N_NAMES];
   guint64 n_differing;
 } BlPull;
+
+/* Opens the checkpoint. Caller frees. */
+BlPull *bl_pull_new(BlStore *store, const char *checkpoint_id, const BlPullOptions *options,
+                    BlJob *job, GError **error);
+void bl_pull_free(BlPull *pull);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlPull, bl_pull_free)
+guint64 bl_pull_count_to_write(const BlPull *pull);
+/* Makes what is not right yet, after the last looks that need the target. */
+gboolean bl_pull_write_files(BlPull *pull, guint64 n_to_write, GError **error);
+void bl_pull_fill_result(const BlPull *pull, BlPullResult *result);
 
 /* The file's path in the target. */
 const char *bl_pull_path(const BlPull *pull, guint64 file);
@@ -53,6 +69,9 @@ gboolean bl_pull_examine(BlPull *pull, GError **error);
 /* Looks at one. */
 gboolean bl_pull_examine_file(BlPull *pull, guint64 file, guint worker, BlPullState *state,
                               GError **error);
+/* RIGHT where the descriptor is of a regular file with the file's bytes, else DIFFERS. */
+gboolean bl_pull_compare_fd(BlPull *pull, guint64 file, int fd, guint worker, BlPullState *state,
+                            GError **error);
 /* UNSUPPORTED where the target's file system takes two of the paths for one. */
 gboolean bl_pull_check_names(BlPull *pull, GError **error);
 /* NO_SPACE, with numbers, where what is to be written will not fit. */

@@ -9,6 +9,7 @@
 #include "model/pull_impl.h"
 
 const char *bl_pull_path(const BlPull *pull, guint64 file) {
+  if (pull->paths != NULL) return g_ptr_array_index(pull->paths, file);
   return pull->single_name != NULL ? pull->single_name : pull->manifest->files[file].path;
 }
 
@@ -57,6 +58,29 @@ static gboolean is_same_object(const BlPull *pull, guint64 file, int fd) {
          a.st_ino == b.st_ino;
 }
 
+gboolean bl_pull_compare_fd(BlPull *pull, guint64 file, int fd, guint worker, BlPullState *state,
+                            GError **error) {
+  const BlManifestFile *record = &pull->manifest->files[file];
+  guint8 sha256[BL_SHA256_SIZE];
+  BlHasher *hasher;
+  struct stat status;
+  *state = BL_PULL_DIFFERS;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      (guint64)status.st_size != record->size)
+    return TRUE;
+  if (!bl_pull_hash_fd(pull, fd, record->size, worker, &hasher, error)) {
+    g_autofree char *shown = display_place(pull, file);
+    g_prefix_error(error, "\"%s\": ", shown);
+    return FALSE;
+  }
+  bl_hasher_finish(hasher, sha256);
+  if (memcmp(sha256, record->sha256, sizeof sha256) == 0)
+    *state = BL_PULL_RIGHT;
+  else
+    __atomic_fetch_add(&pull->hashed_anew, record->size, __ATOMIC_RELAXED);
+  return TRUE;
+}
+
 static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace *place,
                                 guint worker, BlPullState *state, GError **error) {
   const BlManifestFile *record = &pull->manifest->files[file];
@@ -78,19 +102,15 @@ static gboolean examine_regular(BlPull *pull, guint64 file, const BlTargetPlace 
     *state = BL_PULL_RIGHT;
     return bl_pull_check_linked(pull, file, fd, worker, error);
   }
-  guint8 sha256[BL_SHA256_SIZE];
-  BlHasher *hasher;
-  if (!bl_pull_hash_fd(pull, fd, record->size, worker, &hasher, error)) {
-    g_autofree char *shown = display_place(pull, file);
-    g_prefix_error(error, "\"%s\": ", shown);
-    return FALSE;
-  }
-  bl_hasher_finish(hasher, sha256);
-  if (memcmp(sha256, record->sha256, sizeof sha256) == 0)
-    *state = BL_PULL_RIGHT;
-  else
-    __atomic_fetch_add(&pull->hashed_anew, record->size, __ATOMIC_RELAXED);
-  return TRUE;
+  return bl_pull_compare_fd(pull, file, fd, worker, state, error);
+}
+
+/* A cache's blob may be a link to where the bytes are: it is right where they are. */
+static gboolean examine_shared(BlPull *pull, guint64 file, const BlTargetPlace *place, guint worker,
+                               BlPullState *state, GError **error) {
+  bl_autofd fd = bl_openat(place->folder_fd, place->name, O_RDONLY | O_NONBLOCK, 0);
+  *state = BL_PULL_DIFFERS;
+  return fd < 0 || bl_pull_compare_fd(pull, file, fd, worker, state, error);
 }
 
 /* A symbolic link is right only where it is the one that this pull would make. */
@@ -98,6 +118,7 @@ static gboolean examine_symlink(BlPull *pull, guint64 file, const BlTargetPlace 
                                 guint worker, BlPullState *state, GError **error) {
   char link[PATH_MAX];
   *state = BL_PULL_DIFFERS;
+  if (pull->paths != NULL) return examine_shared(pull, file, place, worker, state, error);
   if (bl_pull_how(pull, file) != BL_LINK_SYMLINK) return TRUE;
   gssize n = readlinkat(place->folder_fd, place->name, link, sizeof link - 1);
   bl_autofd object = bl_pull_open_object(pull, file, NULL);

@@ -380,7 +380,3 @@ gboolean bl_source_is_still(const BlSource *source, guint64 file, const BlSource
          now.ctime_ns == state->ctime_ns && now.inode == state->inode &&
          now.device == state->device;
 }
-
-gboolean bl_source_has_path(const BlSource *source, const char *path) {
-  return faccessat(source->root_fd, path, F_OK, 0) == 0;
-}

@@ -69,8 +69,6 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlSource, bl_source_free)
 int bl_source_open_file(const BlSource *source, guint64 file, BlSourceState *state, GError **error);
 /* Whether the path still leads to that file, unchanged. */
 gboolean bl_source_is_still(const BlSource *source, guint64 file, const BlSourceState *state);
-/* Whether something is at the path now, taken or not (a glob may have left it out). */
-gboolean bl_source_has_path(const BlSource *source, const char *path);
 /* Compares what the source said of a file with the digests of the bytes that were read. CORRUPT,
  * naming the file and the blob, where they differ; for files that users may have edited a note, and
  * nothing is claimed for them any more. The hasher is finished, and was asked for the git blob id
