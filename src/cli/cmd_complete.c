@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/config.h"
+#include "cli/link_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "model/catalog.h"
@@ -40,22 +41,70 @@ static void offer_entries(const Line *line, const GOptionEntry *entries) {
   }
 }
 
-/* Checkpoints of the store in use, or their models. */
-static void offer_names(const Line *line, gboolean models_only) {
+/* The store in use and its checkpoints; a shell gets nothing where there is none. */
+typedef struct {
+  BlStore *store;
+  GPtrArray *checkpoints; /* of BlCheckpoint */
+} Catalog;
+
+static void catalog_clear(Catalog *catalog) {
+  g_clear_pointer(&catalog->checkpoints, g_ptr_array_unref);
+  g_clear_pointer(&catalog->store, bl_store_free);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Catalog, catalog_clear)
+
+static gboolean catalog_open(Catalog *catalog, const Line *line) {
   BlCli quiet = {.quiet = TRUE, .store_option = line->store};
   bl_job_init(&quiet.job);
-  g_autoptr(BlStore) store = bl_config_open_store(&quiet, FALSE, NULL);
-  g_autoptr(GPtrArray) checkpoints =
-      store != NULL ? bl_catalog_list(store, NULL, &quiet.job, NULL) : NULL;
+  catalog->store = bl_config_open_store(&quiet, FALSE, NULL);
+  if (catalog->store != NULL)
+    catalog->checkpoints = bl_catalog_list(catalog->store, NULL, &quiet.job, NULL);
+  bl_job_clear(&quiet.job);
+  return catalog->checkpoints != NULL;
+}
+
+/* Checkpoints of the store in use, or their models. */
+static void offer_names(const Line *line, gboolean models_only) {
+  g_auto(Catalog) catalog = {NULL};
+  if (!catalog_open(&catalog, line)) return;
   g_autoptr(GHashTable) models = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; checkpoints != NULL && i < checkpoints->len; i++) {
-    const BlCheckpoint *checkpoint = checkpoints->pdata[i];
+  for (guint i = 0; i < catalog.checkpoints->len; i++) {
+    const BlCheckpoint *checkpoint = catalog.checkpoints->pdata[i];
     if (!models_only) offer(line, checkpoint->checkpoint_id);
     if (checkpoint->model_id == NULL || !g_hash_table_add(models, checkpoint->model_id)) continue;
     if (models_only || !g_str_equal(checkpoint->model_id, checkpoint->checkpoint_id))
       offer(line, checkpoint->model_id);
   }
-  bl_job_clear(&quiet.job);
+}
+
+/* Refs of a model, which may be named by one of its checkpoints, each behind the prefix. */
+static void offer_refs(const Line *line, const char *name, const char *prefix) {
+  g_auto(Catalog) catalog = {NULL};
+  if (!catalog_open(&catalog, line)) return;
+  for (guint i = 0; i < catalog.checkpoints->len; i++) {
+    const BlCheckpoint *checkpoint = catalog.checkpoints->pdata[i];
+    const char *model_id = checkpoint->model_id;
+    if (model_id == NULL ||
+        (!g_str_equal(model_id, name) && !g_str_equal(checkpoint->checkpoint_id, name)))
+      continue;
+    g_auto(GStrv) refs = bl_ref_names(catalog.store, model_id, checkpoint->checkpoint_id, NULL);
+    for (guint r = 0; refs != NULL && refs[r] != NULL; r++) {
+      g_autofree char *candidate = g_strconcat(prefix, refs[r], NULL);
+      offer(line, candidate);
+    }
+  }
+}
+
+/* "MODEL_ID@REF" once the word has an "@", else ids and models. */
+static void offer_checkpoints(const Line *line) {
+  const char *at = strchr(line->word, '@');
+  if (at == NULL) {
+    offer_names(line, FALSE);
+    return;
+  }
+  g_autofree char *model_id = g_strndup(line->word, (gsize)(at - line->word));
+  g_autofree char *prefix = g_strconcat(model_id, "@", NULL);
+  offer_refs(line, model_id, prefix);
 }
 
 /* Files of the checkpoint that the line names. */
@@ -69,16 +118,24 @@ static void offer_paths(const Line *line) {
     offer(line, manifest->files[i].path);
 }
 
+/* What the value's name in the help says it is. */
 static void offer_value(const Line *line, const GOptionEntry *entry) {
-  static const char *const modes[] = {"auto", "reflink", "hardlink", "symlink", "copy"};
-  if (g_str_equal(entry->long_name, "link"))
-    for (guint i = 0; i < G_N_ELEMENTS(modes); i++) offer(line, modes[i]);
-  else if (g_str_equal(entry->long_name, "checkpoint-id"))
+  static const char *const files[] = {"FILE", "FOLDER", "OUTPUT", "PLACE", "SOURCE", "URL", NULL};
+  const char *name = entry->arg_description;
+  if (name == NULL) return;
+  g_auto(GStrv) choices = g_strsplit(name, "|", -1);
+  if (choices[1] != NULL)
+    for (guint i = 0; choices[i] != NULL; i++) offer(line, choices[i]);
+  else if (g_str_equal(name, "MODE"))
+    for (int mode = BL_LINK_AUTO; mode <= BL_LINK_COPY; mode++)
+      offer(line, bl_link_name((BlLinkMode)mode));
+  else if (g_str_equal(name, "ID"))
     offer_names(line, FALSE);
-  else if (g_str_equal(entry->long_name, "model-id"))
+  else if (g_str_equal(name, "MODEL_ID"))
     offer_names(line, TRUE);
-  else if (g_str_equal(entry->long_name, "output") || g_str_equal(entry->long_name, "source") ||
-           g_str_equal(entry->long_name, "store"))
+  else if (g_str_equal(name, "PATH"))
+    offer_paths(line);
+  else if (g_strv_contains(files, name))
     bl_out_line(":files");
 }
 
@@ -88,12 +145,15 @@ static void offer_argument(const Line *line) {
   if (n == 0) return;
   switch (kinds[MIN(line->n_args, n - 1)]) {
     case 'c':
-      offer_names(line, FALSE);
+      offer_checkpoints(line);
       /* inspect takes paths, too. */
       if (line->command == &bl_cmd_model_inspect) bl_out_line(":files");
       break;
     case 'm':
       offer_names(line, TRUE);
+      break;
+    case 'r':
+      if (line->checkpoint != NULL) offer_refs(line, line->checkpoint, "");
       break;
     case 'p':
       offer_paths(line);

@@ -12,7 +12,7 @@ static const GOptionEntry options[] = {
     {"max-bytes", 0, 0, G_OPTION_ARG_FILENAME, &opt.max_bytes,
      "the most that the store may hold, or \"none\"", "SIZE"},
     {"shared", 0, 0, G_OPTION_ARG_FILENAME, &opt.shared,
-     "who may write: \"umask\", or all of its \"group\"", "WORD"},
+     "who may write: \"umask\", or all of its \"group\"", "umask|group"},
     {NULL}};
 
 /* Changes what the options name. */

@@ -26,10 +26,11 @@ typedef struct {
 typedef struct {
   const char *group; /* "model", or NULL: stands alone */
   const char *name;
-  const char *args;            /* as in the usage line: "SOURCE [options]" */
-  const char *arg_kinds;       /* for completion, a letter an argument, the last one repeated: c a
-                                * checkpoint,       m a model id, r a ref of the model, p a file in the
-                                * checkpoint, f a file or       folder, h a command's words, - nothing */
+  const char *args; /* as in the usage line: "SOURCE [options]" */
+  /* For completion, a letter an argument, the last one repeated: c a checkpoint, m a model id, r a
+   * ref of the model that the first argument names, p a file in the checkpoint, f a file or folder,
+   * h a command's words, - nothing. */
+  const char *arg_kinds;
   const char *summary;         /* a line of at most 60 characters */
   const char *text;            /* what help says below the usage line */
   const char *examples;        /* lines that can be run */

@@ -1,4 +1,4 @@
-"""The command line itself: options, errors, output, progress, signals, completion."""
+"""The command line itself: options, errors, output, progress, signals."""
 import fcntl
 import json
 import os
@@ -10,13 +10,10 @@ import struct
 import subprocess
 import termios
 import time
-from pathlib import Path
 
 import pytest
 
 from support import models
-
-TOP = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -458,48 +455,6 @@ def test_ignored_signals_stay_ignored(ballast, large):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 0
-
-
-# --- completion
-
-
-def complete(ballast, line):
-    """What bash would offer at the end of the line."""
-    script = ('source "$1"; COMP_LINE=$2; COMP_POINT=${#2}; _ballast; printf "%s\\n" "${COMPREPLY[@]}"')
-    env = {**ballast.env, "PATH": f"{Path(ballast.binary).parent}:{ballast.env['PATH']}", "BALLAST_STORE": f"file://{ballast.store}"}
-    done = subprocess.run(["bash", "-c", script, "bash", TOP / "completions/ballast.bash", line], env=env, cwd=ballast.cwd,
-                          capture_output=True, text=True, check=True)
-    assert done.stderr == "" or "compopt" in done.stderr
-    return done.stdout.split("\n")[:-1]
-
-
-def test_completion(ballast, make_model):
-    ballast.do_import(make_model("a"), "qwen-1", "--model-id", "acme/qwen")
-    ballast.do_import(make_model("b"), "llama-1", "--model-id", "acme/llama")
-    assert complete(ballast, "ballast mo") == ["model"]
-    assert complete(ballast, "ballast model i") == ["import", "inspect"]
-    assert complete(ballast, "ballast model pull q") == ["qwen-1"]
-    assert complete(ballast, "ballast model pull acme/") == ["acme/llama", "acme/qwen"]
-    assert complete(ballast, "ballast model list ") == ["acme/llama", "acme/qwen"]
-    assert complete(ballast, "ballast model delete --checkpoint-id=ll") == ["llama-1"]
-    assert complete(ballast, "ballast model pull qwen-1 --li") == ["--link"]
-    assert complete(ballast, "ballast model pull --link=re") == ["reflink"]
-    assert complete(ballast, "ballast -v model verify --de") == ["--deep"]
-    assert sorted(complete(ballast, "ballast model import ./")) == ["./a", "./b", "./home", "./store"]
-    assert complete(ballast, "ballast --store ./no model pull ") == [""]
-    assert complete(ballast, "ballast help model c") == ["cat"]
-    assert complete(ballast, "ballast model cat qwen-1 conf") == ["config.json"]
-    assert complete(ballast, "ballast model cat acme/qwen conf") == ["config.json"]
-    assert complete(ballast, "ballast model materialize-file qwen-1 config.json ./h") == ["./home"]
-    assert complete(ballast, "ballast model cat no-such ") == [""]
-    assert complete(ballast, "ballast xyzzy ") == ["model", "config", "help"]
-
-
-def test_completion_never_fails(ballast):
-    for words in ([], ["x"], ["-1", "a"], ["99", "a"], ["0"], ["1", "model"], ["2", "--store", "gopher://x"],
-                  ["3", "--store", "gopher://x", "model", "pull"]):
-        done = subprocess.run([ballast.binary, "__complete", *words], env=ballast.env, capture_output=True)
-        assert done.returncode == 0 and done.stderr == b"", (words, done)
 
 
 # --- names of stores, sources and outputs
