@@ -133,6 +133,7 @@ static gboolean on_found_again(const BlFinding *finding, gpointer user, GError *
   if (!bl_job_check(gc->job, error) || !bl_claim_check(gc->claim, error)) return FALSE;
   if (finding->name != NULL) {
     if (!bl_store_remove(gc->store, finding->name, error)) return FALSE;
+    bl_job_add_files(gc->job, 1);
   } else {
     BlRemoveResult removed;
     gboolean ok =
@@ -297,12 +298,9 @@ static gboolean clean(Gc *gc, GError **error) {
   GHashTableIter iter;
   gpointer id;
   bl_job_set_phase(gc->job, "removing");
-  bl_job_set_total(gc->job, 0, g_hash_table_size(gc->due_ids));
   g_hash_table_iter_init(&iter, gc->due_ids);
-  while (g_hash_table_iter_next(&iter, &id, NULL)) {
+  while (g_hash_table_iter_next(&iter, &id, NULL))
     if (!clean_checkpoint(gc, id, error)) return FALSE;
-    bl_job_add_files(gc->job, 1);
-  }
   return clean_rest(gc, error);
 }
 

@@ -7,9 +7,7 @@ void bl_stats_clear(BlStats *stats) {
 }
 
 double bl_stats_ratio(const BlStats *stats) {
-  return stats->n_logical == 0 || stats->n_data == 0
-             ? 1.0
-             : (double)stats->n_logical / (double)stats->n_data;
+  return stats->n_data == 0 ? 1.0 : (double)stats->n_listed / (double)stats->n_data;
 }
 
 gboolean bl_stats_load(BlStore *store, BlJob *job, BlStats *stats, GError **error) {
@@ -20,6 +18,7 @@ gboolean bl_stats_load(BlStore *store, BlJob *job, BlStats *stats, GError **erro
   if (stats->survey == NULL || !bl_room_used(store, &stats->n_stored, error)) return FALSE;
   for (guint i = 0; i < stats->survey->checkpoints->len; i++) {
     const BlSurveyed *surveyed = g_ptr_array_index(stats->survey->checkpoints, i);
+    stats->n_listed += surveyed->n_bytes;
     if (surveyed->status == BL_CHECKPOINT_READY) stats->n_logical += surveyed->total_size;
   }
   stats->n_data = bl_shares_total(stats->survey->shares);
