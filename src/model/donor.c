@@ -177,14 +177,17 @@ static gboolean look_at(int fd, BlObjectStat *object) {
   return TRUE;
 }
 
-/* Opens the donor's object. The second look at the identity makes sure that what is open is what
- * was vouched for. */
-static gboolean open_donor(BlDonors *donors, const BlContentFile *file, BlDonor *donor) {
+/* Opens the donor's object, unless it is that inode. The second look at the identity makes sure
+ * that what is open is what was vouched for. */
+static gboolean open_donor(BlDonors *donors, const BlContentFile *file, guint64 but_inode,
+                           BlDonor *donor) {
   gboolean was_certain = is_certain(donors, file);
   bl_autofd fd = bl_store_open_fd(donors->store, file->key, NULL);
   BlObjectStat now;
   *donor = (BlDonor){.file = file, .fd = -1};
-  if (fd < 0 || !look_at(fd, &donor->stat) || donor->stat.size != file->size) return FALSE;
+  if (fd < 0 || !look_at(fd, &donor->stat) || donor->stat.size != file->size ||
+      donor->stat.inode == but_inode)
+    return FALSE;
   donor->is_vouched = was_certain && bl_store_stat(donors->store, file->key, &now, NULL) &&
                       now.inode == donor->stat.inode && is_certain(donors, file);
   donor->fd = bl_fd_steal(&fd);
@@ -207,31 +210,40 @@ static gboolean are_samples_equal(int a, int b, guint64 size) {
 }
 
 /* Of n files with the same bytes, by their manifests, the one to take. */
-static gboolean open_best(BlDonors *donors, const BlContentFile *files, gsize n, BlDonor *donor) {
+static gboolean open_best(BlDonors *donors, const BlContentFile *files, gsize n, guint64 but_inode,
+                          BlDonor *donor) {
   for (gsize i = 0; i < n; i++) {
-    if (!is_certain(donors, &files[i]) || !open_donor(donors, &files[i], donor)) continue;
+    if (!is_certain(donors, &files[i]) || !open_donor(donors, &files[i], but_inode, donor))
+      continue;
     if (donor->is_vouched) return TRUE;
     bl_donor_close(donor);
   }
   for (gsize i = 0; i < n; i++)
-    if (open_donor(donors, &files[i], donor)) return TRUE;
+    if (open_donor(donors, &files[i], but_inode, donor)) return TRUE;
   return FALSE;
 }
 
-gboolean bl_donors_find(BlDonors *donors, guint64 size, const guint8 *sha256, int source_fd,
-                        BlDonor *donor) {
+gboolean bl_donors_find(BlDonors *donors, guint64 size, int source_fd, BlDonor *donor) {
   gsize n, n_equal = 0;
-  const BlContentFile *files = sha256 != NULL ? bl_content_find(donors->content, size, sha256, &n)
-                                              : bl_content_find_size(donors->content, size, &n);
   guint n_sampled = 0;
+  const BlContentFile *files = bl_content_find_size(donors->content, size, &n);
   for (gsize i = 0; i < n && n_sampled < MAX_SAMPLED; i += n_equal, n_sampled++) {
     for (n_equal = 1; i + n_equal < n; n_equal++)
       if (memcmp(files[i].sha256, files[i + n_equal].sha256, BL_SHA256_SIZE) != 0) break;
-    if (!open_best(donors, &files[i], n_equal, donor)) continue;
-    if (sha256 != NULL || are_samples_equal(source_fd, donor->fd, size)) return TRUE;
+    if (!open_best(donors, &files[i], n_equal, 0, donor)) continue;
+    if (are_samples_equal(source_fd, donor->fd, size)) return TRUE;
     bl_donor_close(donor);
   }
   return FALSE;
+}
+
+gboolean bl_donors_find_known(BlDonors *donors, guint64 size, const guint8 sha256[BL_SHA256_SIZE],
+                              const char *key, BlDonor *donor) {
+  gsize n;
+  BlObjectStat own = {0};
+  const BlContentFile *files = bl_content_find(donors->content, size, sha256, &n);
+  (void)bl_store_stat(donors->store, key, &own, NULL);
+  return open_best(donors, files, n, own.inode, donor);
 }
 
 gboolean bl_donor_is_still(BlDonor *donor) {

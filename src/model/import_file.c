@@ -322,18 +322,21 @@ static gboolean share_known(Work *work, BlDonor *donor, guint8 *sha256, gboolean
 /* Shares the bytes of another checkpoint. sha256: of the source where the manifest is READY; where
  * *is_done comes back TRUE, in any case. */
 static gboolean share_file(Work *work, guint8 *sha256, gboolean *is_done, GError **error) {
+  BlKeyBuffer key;
   BlDonor donor;
+  guint64 size = work->record->size;
   gboolean is_known = work->build->manifest->is_ready;
+  BlDonors *donors = work->record->n_chunks == 1 ? find_donors(work->files) : NULL;
   *is_done = FALSE;
-  if (work->record->n_chunks != 1) return TRUE;
-  BlDonors *donors = find_donors(work->files);
-  if (donors == NULL ||
-      !bl_donors_find(donors, work->record->size, is_known ? sha256 : NULL, work->fd, &donor))
-    return TRUE;
+  if (donors == NULL) return TRUE;
+  bl_manifest_chunk_key(work->build->manifest, work->record, 0, key);
+  gboolean is_found = is_known ? bl_donors_find_known(donors, size, sha256, key, &donor)
+                               : bl_donors_find(donors, size, work->fd, &donor);
+  if (!is_found) return TRUE;
   gboolean ok = is_known ? share_known(work, &donor, sha256, is_done, error)
                          : share_unknown(work, &donor, sha256, is_done, error);
   bl_donor_close(&donor);
-  if (ok && *is_done) work->n_shared = work->record->size;
+  if (ok && *is_done) work->n_shared = size;
   return ok;
 }
 
@@ -477,8 +480,7 @@ gboolean bl_import_file_is_shared(BlImportFiles *files, guint64 i) {
   BlDonors *donors = record->n_chunks == 1 ? find_donors(files) : NULL;
   if (donors == NULL) return FALSE;
   bl_autofd fd = bl_source_open_file(files->source, i, &state, NULL);
-  if (fd < 0 || state.size != record->size ||
-      !bl_donors_find(donors, record->size, NULL, fd, &donor))
+  if (fd < 0 || state.size != record->size || !bl_donors_find(donors, record->size, fd, &donor))
     return FALSE;
   bl_donor_close(&donor);
   return TRUE;

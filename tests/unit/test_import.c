@@ -74,12 +74,17 @@ static void tear_down(Fixture *f, gconstpointer data) {
   g_free(f->source);
 }
 
-static BlImportResult *import(const Fixture *f, gconstpointer kind, BlJob *job, GError **error) {
+static BlImportResult *import_as(const Fixture *f, gconstpointer kind, const char *id, BlJob *job,
+                                 GError **error) {
   BlImportOptions options = {.source = f->source,
-                             .checkpoint_id = ID,
+                             .checkpoint_id = id,
                              .model_id = "org/m",
                              .file_chunk_size = ((const Kind *)kind)->chunk_size};
   return bl_import(f->store, &options, job, error);
+}
+
+static BlImportResult *import(const Fixture *f, gconstpointer kind, BlJob *job, GError **error) {
+  return import_as(f, kind, ID, job, error);
 }
 
 static void import_ok(const Fixture *f, gconstpointer kind, BlImportOutcome outcome,
@@ -108,9 +113,9 @@ static guint n_objects(const Fixture *f) {
 }
 
 /* READY, and every byte that of the source. */
-static void check_content(const Fixture *f) {
+static void check_content_of(const Fixture *f, const char *id) {
   g_autoptr(GError) error = NULL;
-  g_autoptr(BlManifest) manifest = bl_manifest_load_ready(f->store, ID, &error);
+  g_autoptr(BlManifest) manifest = bl_manifest_load_ready(f->store, id, &error);
   g_assert_no_error(error);
   g_assert_cmpuint(manifest->n_files, ==, 5);
   g_autoptr(BlReader) reader = bl_reader_new(f->store, manifest, NULL);
@@ -129,6 +134,10 @@ static void check_content(const Fixture *f) {
   g_assert_no_error(error);
   for (guint64 i = 0; i < manifest->n_files; i++)
     g_assert_true((bl_digests_get(digests, i) != NULL) == (manifest->files[i].size > 0));
+}
+
+static void check_content(const Fixture *f) {
+  check_content_of(f, ID);
 }
 
 static void test_fresh(Fixture *f, gconstpointer kind) {
@@ -362,6 +371,65 @@ static void test_delete_every_failure(Fixture *f, gconstpointer kind) {
   }
 }
 
+#define DONOR "donor"
+
+static void import_donor(const Fixture *f, gconstpointer kind) {
+  g_autoptr(GError) error = NULL;
+  g_autoptr(BlImportResult) result = import_as(f, kind, DONOR, NULL, &error);
+  g_assert_no_error(error);
+}
+
+/* The bytes come from another checkpoint: all of them, or, where a call fails, as many as can. */
+static void test_share_every_failure(Fixture *f, gconstpointer kind) {
+  import_donor(f, kind);
+  guint64 n_objects_before = n_objects(f);
+  for (guint64 n = 1;; n++) {
+    BlFaultRule rule = {.op = BL_FAULT_ANY,
+                        .n = n,
+                        .times = 1,
+                        .fails = TRUE,
+                        .code = n % 2 == 0 ? BL_ERROR_NO_SPACE : BL_ERROR_IO};
+    bl_fault_store_set_rule(f->store, &rule);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(BlImportResult) result = import(f, kind, NULL, &error);
+    guint64 n_hits = bl_fault_store_n_hits(f->store);
+    bl_fault_store_set_rule(f->store, &(BlFaultRule){0});
+    if (result != NULL) check_content(f);
+    check_content_of(f, DONOR);
+    if (n_hits == 0) {
+      g_assert_cmpuint(result->n_bytes_shared, ==, result->n_bytes);
+      break;
+    }
+    g_autoptr(GError) fault = NULL;
+    BlRemoveResult removed;
+    if (!bl_remove(f->store, ID, 0, NULL, &removed, &fault))
+      g_assert_error(fault, BL_ERROR, BL_ERROR_NOT_FOUND);
+    bl_remove_result_clear(&removed);
+    g_assert_cmpuint(n_objects(f), ==, n_objects_before);
+    check_content_of(f, DONOR);
+  }
+}
+
+/* A store that cannot give this file another name (too many of them, say), or whose donor goes at
+ * the last moment, is written to as ever. */
+static void test_share_refused(Fixture *f, gconstpointer kind) {
+  static const BlErrorCode codes[] = {BL_ERROR_UNSUPPORTED, BL_ERROR_NOT_FOUND};
+  import_donor(f, kind);
+  for (gsize i = 0; i < G_N_ELEMENTS(codes); i++) {
+    BlFaultRule rule = {.op = BL_FAULT_SHARE, .n = 1, .times = 0, .fails = TRUE, .code = codes[i]};
+    bl_fault_store_set_rule(f->store, &rule);
+    bl_fault_store_reset_counts(f->store);
+    import_ok(f, kind, BL_IMPORT_DONE, 5);
+    g_assert_cmpuint(bl_fault_store_n_bytes(f->store, BL_FAULT_WRITE), >=, SOURCE_BYTES);
+    check_content(f);
+    BlRemoveResult removed;
+    g_assert_true(bl_remove(f->store, ID, 0, NULL, &removed, NULL));
+    bl_remove_result_clear(&removed);
+  }
+  bl_fault_store_set_rule(f->store, &(BlFaultRule){0});
+  check_content_of(f, DONOR);
+}
+
 static const Kind kinds[] = {
     {.is_dir = FALSE, .caps = BL_MEMORY_STORE_CAPS},
     {.is_dir = FALSE, .caps = BL_MEMORY_STORE_CAPS | BL_STORE_IS_REMOTE, .chunk_size = 1024 * 1024},
@@ -389,5 +457,8 @@ int main(int argc, char **argv) {
   add("resume-other-chunks", test_resume_other_chunks);
   add("mend", test_mend);
   add("delete-every-failure", test_delete_every_failure);
+  g_test_add("/import/share/every-failure", Fixture, &kinds[2], set_up, test_share_every_failure,
+             tear_down);
+  g_test_add("/import/share/refused", Fixture, &kinds[2], set_up, test_share_refused, tear_down);
   return g_test_run();
 }
