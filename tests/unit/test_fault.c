@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/folder.h"
+#include "base/file.h"
 #include "store/memory.h"
 
 static void setup(BlStore **store, gconstpointer data) {
@@ -57,13 +59,35 @@ static void test_times(BlStore **fixture, gconstpointer data) {
   for (guint i = 1; i <= 5; i++) g_assert_true(put(store, i));
 }
 
+static gboolean ignore_stray(const BlStray *stray, gpointer user, GError **error) {
+  (void)stray;
+  (void)user;
+  (void)error;
+  return TRUE;
+}
+
 /* Calls one op of the kind; the object k/1 is there. */
 static gboolean call(BlStore *store, BlFaultOp op, GError **error) {
   guint64 size;
   gsize got;
   char byte;
   BlHoldState state;
+  BlStoreHold *hold;
+  BlStoreSettings settings;
+  BlStray stray = {.path = ".tmp-0-0", .is_temporary = TRUE};
   switch (op) {
+    case BL_FAULT_ADOPT:
+      return bl_store_adopt(store, "k/1", error);
+    case BL_FAULT_HOLD_SHARED:
+      hold = bl_store_hold_shared(store, "k/1", error);
+      bl_store_hold_free(hold);
+      return hold != NULL;
+    case BL_FAULT_LIST_STRAYS:
+      return bl_store_list_strays(store, ignore_stray, NULL, error);
+    case BL_FAULT_REMOVE_STRAY:
+      return bl_store_remove_stray(store, &stray, error);
+    case BL_FAULT_SETTINGS:
+      return bl_store_get_settings(store, &settings, error);
     case BL_FAULT_STAT:
       return bl_store_size(store, "k/1", &size, error);
     case BL_FAULT_GET:
@@ -85,9 +109,11 @@ static gboolean call(BlStore *store, BlFaultOp op, GError **error) {
   }
 }
 
-static const BlFaultOp plain_ops[] = {BL_FAULT_STAT,    BL_FAULT_GET,        BL_FAULT_PUT,
-                                      BL_FAULT_SYNC,    BL_FAULT_REMOVE,     BL_FAULT_MOVE,
-                                      BL_FAULT_IS_HELD, BL_FAULT_FREE_SPACE, BL_FAULT_SWEEP};
+static const BlFaultOp plain_ops[] = {
+    BL_FAULT_STAT,         BL_FAULT_GET,     BL_FAULT_PUT,         BL_FAULT_SYNC,
+    BL_FAULT_REMOVE,       BL_FAULT_MOVE,    BL_FAULT_IS_HELD,     BL_FAULT_FREE_SPACE,
+    BL_FAULT_SWEEP,        BL_FAULT_ADOPT,   BL_FAULT_HOLD_SHARED, BL_FAULT_LIST_STRAYS,
+    BL_FAULT_REMOVE_STRAY, BL_FAULT_SETTINGS};
 
 /* A rule for one op leaves the others alone. */
 static void test_ops(BlStore **fixture, gconstpointer data) {
@@ -119,6 +145,29 @@ static void test_sweep_over_n(BlStore **fixture, gconstpointer data) {
   } while (bl_fault_store_n_hits(store) > 0);
   g_assert_cmpuint(n, ==, G_N_ELEMENTS(plain_ops));
   g_assert_cmpuint(n_failures, ==, n - 1);
+}
+
+/* On a store that can share and keep settings. */
+static void test_share_and_settings(void) {
+  g_autofree char *root = g_dir_make_tmp("ballast-XXXXXX", NULL);
+  g_autoptr(BlStore) store = bl_fault_store_new(bl_store_open(root, TRUE, NULL));
+  BlStoreSettings settings = {.max_bytes = 5};
+  g_autoptr(GError) shared = NULL, set = NULL;
+  g_assert_true(put(store, 1));
+  bl_autofd fd = bl_store_open_fd(store, "k/1", NULL);
+  set_rule(store, BL_FAULT_SHARE, 1, 1);
+  g_assert_false(bl_store_share_fd(store, "k/2", fd, 0, &shared));
+  g_assert_error(shared, BL_ERROR, BL_ERROR_NO_SPACE);
+  g_assert_false(is_there(store, 2));
+  g_assert_true(bl_store_share_fd(store, "k/2", fd, 0, NULL));
+  g_assert_true(is_there(store, 2));
+  set_rule(store, BL_FAULT_SETTINGS, 1, 1);
+  g_assert_false(bl_store_set_settings(store, &settings, &set));
+  g_assert_error(set, BL_ERROR, BL_ERROR_NO_SPACE);
+  g_assert_true(bl_store_set_settings(store, &settings, NULL));
+  g_assert_cmpuint(bl_fault_store_n_calls(store, BL_FAULT_SHARE), ==, 2);
+  g_assert_cmpuint(bl_fault_store_n_calls(store, BL_FAULT_SETTINGS), ==, 2);
+  remove_tree(root);
 }
 
 static void test_writer(BlStore **fixture, gconstpointer data) {
@@ -278,6 +327,7 @@ int main(int argc, char **argv) {
   ADD("batches", test_batches);
   ADD("counts", test_counts);
   ADD("delay", test_delay);
+  g_test_add_func("/fault/share-and-settings", test_share_and_settings);
   g_test_add_func("/fault/url", test_url);
   g_test_add_func("/fault/url-refused", test_url_refused);
   g_test_add_func("/fault/counts-file", test_counts_file);

@@ -46,6 +46,11 @@ static void test_no_capabilities(void) {
   check_unsupported(put_held);
   g_assert_false(bl_store_clone_fd(store, "l", 0, 1, &clone));
   check_unsupported(clone);
+  g_autoptr(GError) share = NULL, hold = NULL;
+  g_assert_false(bl_store_share_fd(store, "l", 0, 0, &share));
+  check_unsupported(share);
+  g_assert_null(bl_store_hold_shared(store, "k", &hold));
+  check_unsupported(hold);
 }
 
 static void check_denied(gboolean done, GError **error) {

@@ -237,6 +237,32 @@ static void test_dead(Fixture *f, gconstpointer data) {
   close(ready[1]);
 }
 
+/* Each call that asking for room makes fails in turn: it is refused or given, and afterwards it is
+ * given, whatever the failure left. */
+static void test_faults(Fixture *f, gconstpointer data) {
+  (void)data;
+  set_limit(f->store, 10 * MIB);
+  BlClaim *a = claim(f->store, "a");
+  reserve(f->store, "a", MIB);
+  BlStore *store = bl_fault_store_new(bl_store_open(f->folder, FALSE, NULL));
+  guint64 n = 0, n_failures = 0;
+  do {
+    BlFaultRule rule = {.op = BL_FAULT_ANY, .n = ++n, .times = 1, .fails = TRUE};
+    rule.code = BL_ERROR_IO;
+    bl_fault_store_set_rule(store, &rule);
+    g_autoptr(GError) error = NULL;
+    if (!bl_room_reserve(store, "b", MIB, NULL, &error)) {
+      g_assert_error(error, BL_ERROR, BL_ERROR_IO);
+      n_failures++;
+    }
+    reserve(f->store, "b", 2 * MIB);
+    g_assert_true(bl_room_release(f->store, "b", NULL));
+  } while (bl_fault_store_n_hits(store) > 0);
+  g_assert_cmpuint(n_failures, >=, 8);
+  bl_store_free(store);
+  release(a);
+}
+
 typedef struct {
   const Fixture *f;
   guint i;
@@ -292,7 +318,7 @@ int main(int argc, char **argv) {
   } tests[] = {{"/room/used", test_used},       {"/room/reserve", test_reserve},
                {"/room/resumed", test_resumed}, {"/room/garbage", test_garbage},
                {"/room/format", test_format},   {"/room/dead", test_dead},
-               {"/room/race", test_race}};
+               {"/room/race", test_race},       {"/room/faults", test_faults}};
   g_test_add_func("/room/no-limit", test_no_limit);
   for (guint i = 0; i < G_N_ELEMENTS(tests); i++)
     g_test_add(tests[i].path, Fixture, NULL, set_up, tests[i].func, tear_down);
