@@ -137,7 +137,7 @@ const BlCommand bl_cmd_model_pull = {
     .examples =
         "ballast model pull my-model\n"
         "ballast model pull my-model --output ./served --include '*.json'\n"
-        "ballast model pull org/name --hf-cache ~/.cache/huggingface/hub\n",
+        "ballast model pull my-model --hf-cache ./hub\n",
     .interrupted = "files that are complete stay; run the same command again to go on",
     .options = options,
     .run = run,

@@ -8,7 +8,7 @@
  * Links that stay inside the folder are followed, to files and to folders; a snapshot's may also
  * lead to the blobs of its repository, or to those that the cache shares. Others are refused, and
  * so is what is neither file nor folder, and a name that is not UTF-8. Some things are left out by
- * rule (docs/formats/model-cache.md, "What an import takes"). */
+ * rule (ballast-model-import(1) names them). */
 #pragma once
 #include "base/digest.h"
 #include "base/job.h"

@@ -31,6 +31,8 @@ static BlInfo *full_info(const BlManifest *manifest) {
   info->commit_from_source = TRUE;
   g_strfreev(info->refs);
   info->refs = names("main", "v1.0");
+  g_free(info->source_kind);
+  info->source_kind = g_strdup("hf-cache");
   g_strfreev(info->tags);
   info->tags = names("prod", NULL);
   for (guint64 i = 0; i < manifest->n_files; i++) info->mtime_ns[i] = MTIME;

@@ -130,7 +130,8 @@ def info_of_commit():
     files["model.safetensors"]["blob_id"] = sha256(FILES["model.safetensors"][0])
     files["README.md"]["blob_id"] = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
     refs = ["main", "v1.0"]
-    return info(commit=COMMIT, commit_from="source", refs=refs, tags=["prod"], files=files)
+    source = {"kind": "hf-cache", "uri": "/data/golden"}
+    return info(commit=COMMIT, commit_from="source", refs=refs, source=source, tags=["prod"], files=files)
 
 
 def store(max_bytes=None):
