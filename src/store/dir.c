@@ -330,3 +330,7 @@ BlStore *bl_dir_store_open(const char *path, gboolean create, GError **error) {
   dir_free(&store->base);
   return NULL;
 }
+
+const char *bl_dir_store_path(const BlStore *store) {
+  return store->ops == &dir_ops ? ((const BlDirStore *)store)->path : NULL;
+}

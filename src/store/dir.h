@@ -11,3 +11,7 @@ BlStore *bl_dir_store_open(const char *path, gboolean create, GError **error);
 
 /* Whether the open folder is a local store, by its store.json. */
 gboolean bl_dir_is_store(int folder_fd);
+
+/* The store's folder, whether it is there or not; NULL where the store is no local one. Borrowed.
+ */
+const char *bl_dir_store_path(const BlStore *store);

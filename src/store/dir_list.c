@@ -233,7 +233,8 @@ static gboolean walk_entry(const StrayListing *listing, DIR *dir, const char *fo
   return walk_strays(listing, path, depth + 1, error);
 }
 
-/* An empty folder is told by the walk through it: only there it is seen. */
+/* An empty folder is told by the walk through it: only there it is seen. The upper ones
+ * ("weight/models") come back with the next import, and are left alone. */
 static gboolean walk_strays(const StrayListing *listing, const char *folder, guint depth,
                             GError **error) {
   gboolean is_absent, is_empty = TRUE;
@@ -252,7 +253,7 @@ static gboolean walk_strays(const StrayListing *listing, const char *folder, gui
     if (depth == 0 && (strcmp(name, BL_DIR_FILE) == 0 || strcmp(name, "lost+found") == 0)) continue;
     if (!walk_entry(listing, dir, folder, entry, depth, error)) return FALSE;
   }
-  return !is_empty || depth == 0 || tell_stray(listing, folder, &st, TRUE, error);
+  return !is_empty || depth < MAX_DEPTH || tell_stray(listing, folder, &st, TRUE, error);
 }
 
 gboolean bl_dir_list_strays(BlStore *base, BlStrayFunc func, gpointer user, GError **error) {

@@ -83,6 +83,7 @@ static void make_mess(const Fixture *f) {
       "lost+found/#123", "w/m/.tmp-folder/file"};
   for (guint i = 0; i < G_N_ELEMENTS(files); i++) make_file(f, files[i]);
   make_folder(f, "hollow");
+  make_folder(f, "w/hollow");
   make_folder(f, "w/m/hollow");
   make_folder(f, "w/m/id/hollow");
 }
@@ -101,7 +102,7 @@ static void test_strays(Fixture *f, gconstpointer data) {
   make_mess(f);
   g_autofree char *all = describe_strays(f->other);
   g_assert_cmpstr(all, ==,
-                  "F:.foreign T:.tmp-00-0 E:hollow F:w/%41 T:w/.tmp-00-1 F:w/a,b F:w/m/.tmp-folder "
+                  "F:.foreign T:.tmp-00-0 F:w/%41 T:w/.tmp-00-1 F:w/a,b F:w/m/.tmp-folder "
                   "E:w/m/hollow F:w/m/id/.hidden T:w/m/id/.tmp-00-2 F:w/m/id/a name "
                   "F:w/m/id/deeper F:w/m/id/hollow");
   g_autofree char *keys = contract_list(f->store, "");
