@@ -44,16 +44,20 @@ gboolean bl_dir_set_error(GError **error, int errnum, const BlDirStore *store, c
                             key);
 }
 
+gboolean bl_dir_set_feature_unknown(const BlDirStore *store, GError **error) {
+  return bl_error_set(error, BL_ERROR_DENIED,
+                      "store %s is read-only for ballast " BALLAST_VERSION
+                      ": it has a feature that is not known (use a newer ballast)",
+                      store->base.url);
+}
+
 gboolean bl_dir_check_writable(const BlDirStore *store, GError **error) {
   if (store->root_fd < 0)
     return bl_error_set(error, BL_ERROR_NOT_FOUND, "there is no store at %s", store->base.url);
   if (!(store->base.caps & BL_STORE_IS_READ_ONLY)) return TRUE;
   if (store->write_errno != 0)
     return bl_error_set_errno(error, store->write_errno, "store %s is read-only", store->base.url);
-  return bl_error_set(error, BL_ERROR_DENIED,
-                      "store %s is read-only for ballast " BALLAST_VERSION
-                      ": it has a feature that is not known (use a newer ballast)",
-                      store->base.url);
+  return bl_dir_set_feature_unknown(store, error);
 }
 
 void bl_dir_mark_folder(BlDirStore *store, const char *folder) {

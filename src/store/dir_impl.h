@@ -39,6 +39,8 @@ static inline BlDirStore *bl_dir(BlStore *store) {
 /* Sets the error that an errno means for a key, and returns FALSE. */
 gboolean bl_dir_set_error(GError **error, int errnum, const BlDirStore *store, const char *doing,
                           const char *key);
+/* Sets the error that this version may not write to the store, and returns FALSE. */
+gboolean bl_dir_set_feature_unknown(const BlDirStore *store, GError **error);
 /* NOT_FOUND where there is no store, DENIED where it is read-only. */
 gboolean bl_dir_check_writable(const BlDirStore *store, GError **error);
 /* Records what the next sync must make durable: a folder's entries; an object, whose descriptor it

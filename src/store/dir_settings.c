@@ -133,14 +133,10 @@ gboolean bl_dir_set_settings(BlStore *base, const BlStoreSettings *settings, GEr
   while (flock(lock_fd, LOCK_EX) != 0 && errno == EINTR) {
   }
   g_autoptr(json_t) format = load_format(store, error);
-  gboolean is_read_only;
+  gboolean is_read_only = FALSE;
   if (format == NULL || !bl_dir_check_features(format, base->url, &is_read_only, error))
     return FALSE;
-  if (is_read_only)
-    return bl_error_set(error, BL_ERROR_DENIED,
-                        "store %s is read-only for ballast " BALLAST_VERSION
-                        ": it has a feature that is not known (use a newer ballast)",
-                        base->url);
+  if (is_read_only) return bl_dir_set_feature_unknown(store, error);
   if (!settings->is_group_shared) return write_settings(store, format, settings, error);
   /* The second time for what others made in between. */
   return bl_dir_open_to_group(store, error) && write_settings(store, format, settings, error) &&

@@ -283,5 +283,5 @@ gboolean bl_store_remove_stray(BlStore *store, const BlStray *stray, GError **er
 
 /* As they are now: read anew at each call. A store that has none gives no limit. */
 gboolean bl_store_get_settings(BlStore *store, BlStoreSettings *settings, GError **error);
-/* Durably. UNSUPPORTED where the store has none. */
+/* Durably; of several at once one wins. UNSUPPORTED where the store has none. */
 gboolean bl_store_set_settings(BlStore *store, const BlStoreSettings *settings, GError **error);
