@@ -336,8 +336,10 @@ static char *take_only(const BlStore *store, const GPtrArray *found, const GPtrA
     return g_strdup(((const BlCheckpoint *)g_ptr_array_index(found, 0))->checkpoint_id);
   g_autofree char *choices = describe_choices(found->len > 1 ? found : all);
   if (found->len > 1)
-    bl_error_set(error, BL_ERROR_INVALID, "\"%s\" may mean %s (name one by its id)", shown,
-                 choices);
+    bl_error_set(
+        error, BL_ERROR_INVALID,
+        "\"%s\" may mean %s (name one by its id, or set a ref: \"ballast model tag ID main\")",
+        shown, choices);
   else if (all->len > 0)
     bl_error_set(error, BL_ERROR_NOT_FOUND,
                  "no READY checkpoint is \"%s\"; of its model there is %s", shown, choices);
@@ -357,8 +359,8 @@ static char *resolve_ref(BlStore *store, const char *model_id, const char *ref, 
   if (there) return g_steal_pointer(&id);
   bl_error_set(error, BL_ERROR_NOT_FOUND,
                "ref \"%s\" of model \"%s\" names checkpoint \"%s\", which is gone (name "
-               "another checkpoint by its id, or import it again)",
-               ref, model_id, id);
+               "another by its id, or set the ref: \"ballast model tag --move ID %s\")",
+               ref, model_id, id, ref);
   return NULL;
 }
 

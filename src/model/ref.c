@@ -20,8 +20,8 @@ static gboolean sweep(BlStore *store, const char *model_id, GError **error) {
   return bl_store_sweep(store, bl_key_refs_of_model(prefix, model_id), NULL, error);
 }
 
-gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
-                    const char *checkpoint_id, GError **error) {
+static gboolean put_ref(BlStore *store, const char *model_id, const char *ref,
+                        const char *checkpoint_id, BlPutFlags flags, GError **error) {
   if (!bl_model_id_check(model_id, error) || !bl_model_id_check(ref, error) ||
       !bl_checkpoint_id_check(checkpoint_id, error))
     return FALSE;
@@ -31,12 +31,21 @@ gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
                 (json_int_t)(g_get_real_time() / G_USEC_PER_SEC));
   g_autofree char *text = bl_json_dump_compact(json);
   BlKeyBuffer key;
-  if (sweep(store, model_id, error) &&
-      bl_store_put(store, bl_key_ref(key, model_id, ref), text, strlen(text),
-                   BL_PUT_REPLACE | BL_PUT_DURABLE, error))
+  if (sweep(store, model_id, error) && bl_store_put(store, bl_key_ref(key, model_id, ref), text,
+                                                    strlen(text), flags | BL_PUT_DURABLE, error))
     return TRUE;
   g_prefix_error(error, "model \"%s\": setting ref \"%s\": ", model_id, ref);
   return FALSE;
+}
+
+gboolean bl_ref_set(BlStore *store, const char *model_id, const char *ref,
+                    const char *checkpoint_id, GError **error) {
+  return put_ref(store, model_id, ref, checkpoint_id, BL_PUT_REPLACE, error);
+}
+
+gboolean bl_ref_create(BlStore *store, const char *model_id, const char *ref,
+                       const char *checkpoint_id, GError **error) {
+  return put_ref(store, model_id, ref, checkpoint_id, 0, error);
 }
 
 /* The ref object under the key, all its strings there; NULL without an error where there is none.
@@ -75,12 +84,13 @@ static gboolean add_key(const char *key, const BlObjectStat *object, gpointer us
   return TRUE;
 }
 
-/* Calls func with the name and key of each ref of the model that points to the checkpoint. */
-typedef gboolean (*RefFunc)(BlStore *store, const char *name, const char *key, gpointer user,
-                            GError **error);
+/* Calls func with each ref of the model (NULL: of all), its key, and its object, or NULL and why
+ * it is damaged. */
+typedef gboolean (*RefFunc)(BlStore *store, const char *key, const json_t *json,
+                            const GError *damage, gpointer user, GError **error);
 
-static gboolean for_each_ref_to(BlStore *store, const char *model_id, const char *checkpoint_id,
-                                RefFunc func, gpointer user, GError **error) {
+static gboolean for_each_ref(BlStore *store, const char *model_id, RefFunc func, gpointer user,
+                             GError **error) {
   BlKeyBuffer prefix;
   g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
   const char *where = model_id == NULL ? BL_KEY_REFS : bl_key_refs_of_model(prefix, model_id);
@@ -93,11 +103,14 @@ static gboolean for_each_ref_to(BlStore *store, const char *model_id, const char
       g_propagate_error(error, g_steal_pointer(&fault));
       return FALSE;
     }
-    if (json == NULL || strcmp(bl_json_find_string(json, "checkpoint_id", ""), checkpoint_id) != 0)
-      continue;
-    if (!func(store, bl_json_find_string(json, "ref", ""), key, user, error)) return FALSE;
+    if ((json != NULL || fault != NULL) && !func(store, key, json, fault, user, error))
+      return FALSE;
   }
   return TRUE;
+}
+
+static gboolean points_to(const json_t *json, const char *checkpoint_id) {
+  return json != NULL && strcmp(bl_json_find_string(json, "checkpoint_id", ""), checkpoint_id) == 0;
 }
 
 typedef struct {
@@ -149,13 +162,32 @@ static gboolean remove_if_ours(BlStore *store, const char *key, const char *chec
   return FALSE;
 }
 
-static gboolean remove_ref(BlStore *store, const char *name, const char *key, gpointer user,
-                           GError **error) {
+gboolean bl_ref_remove(BlStore *store, const char *model_id, const char *ref, GError **error) {
+  BlKeyBuffer key;
+  g_autofree char *moved_key = g_strconcat(bl_key_ref(key, model_id, ref), MOVED_SUFFIX, NULL);
+  if (bl_store_remove(store, moved_key, error) && bl_store_remove(store, key, error) &&
+      bl_store_sync(store, error))
+    return TRUE;
+  g_prefix_error(error, "model \"%s\": removing ref \"%s\": ", model_id, ref);
+  return FALSE;
+}
+
+gboolean bl_ref_remove_if(BlStore *store, const char *model_id, const char *ref,
+                          const char *checkpoint_id, GError **error) {
+  BlKeyBuffer key;
+  return remove_if_ours(store, bl_key_ref(key, model_id, ref), checkpoint_id, error) &&
+         bl_store_sync(store, error);
+}
+
+static gboolean remove_ref(BlStore *store, const char *key, const json_t *json,
+                           const GError *damage, gpointer user, GError **error) {
   Removal *removal = user;
+  (void)damage;
+  if (!points_to(json, removal->checkpoint_id)) return TRUE;
   gboolean ok = bl_ref_is_moved(key) ? bl_store_remove(store, key, error)
                                      : remove_if_ours(store, key, removal->checkpoint_id, error);
   if (!ok) {
-    g_prefix_error(error, "removing ref \"%s\": ", name);
+    g_prefix_error(error, "removing ref \"%s\": ", bl_json_find_string(json, "ref", ""));
     return FALSE;
   }
   removal->n++;
@@ -166,16 +198,24 @@ gboolean bl_ref_remove_all(BlStore *store, const char *model_id, const char *che
                            guint *n, GError **error) {
   Removal removal = {.checkpoint_id = checkpoint_id};
   if (model_id != NULL && !sweep(store, model_id, error)) return FALSE;
-  gboolean done = for_each_ref_to(store, model_id, checkpoint_id, remove_ref, &removal, error);
+  gboolean done = for_each_ref(store, model_id, remove_ref, &removal, error);
   if (n != NULL) *n = removal.n;
   return done;
 }
 
-static gboolean add_name(BlStore *store, const char *name, const char *key, gpointer user,
-                         GError **error) {
+typedef struct {
+  const char *checkpoint_id;
+  GPtrArray *names; /* of char* */
+} Naming;
+
+static gboolean add_name(BlStore *store, const char *key, const json_t *json, const GError *damage,
+                         gpointer user, GError **error) {
+  Naming *naming = user;
   (void)store;
+  (void)damage;
   (void)error;
-  if (!bl_ref_is_moved(key)) g_ptr_array_add(user, g_strdup(name));
+  if (!bl_ref_is_moved(key) && points_to(json, naming->checkpoint_id))
+    g_ptr_array_add(naming->names, g_strdup(bl_json_find_string(json, "ref", "")));
   return TRUE;
 }
 
@@ -186,8 +226,69 @@ static int compare_names(const void *a, const void *b) {
 char **bl_ref_names(BlStore *store, const char *model_id, const char *checkpoint_id,
                     GError **error) {
   g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
-  if (!for_each_ref_to(store, model_id, checkpoint_id, add_name, names, error)) return NULL;
+  Naming naming = {.checkpoint_id = checkpoint_id, .names = names};
+  if (!for_each_ref(store, model_id, add_name, &naming, error)) return NULL;
   g_ptr_array_sort(names, compare_names);
   g_ptr_array_add(names, NULL);
   return (char **)g_ptr_array_steal(names, NULL);
+}
+
+void bl_ref_free(BlRef *ref) {
+  if (ref == NULL) return;
+  g_free(ref->model_id);
+  g_free(ref->ref);
+  g_free(ref->checkpoint_id);
+  g_free(ref);
+}
+
+static void free_ref(gpointer ref) {
+  bl_ref_free(ref);
+}
+
+typedef struct {
+  GPtrArray *refs;
+  BlJob *job;
+} Listing;
+
+static gboolean add_ref(BlStore *store, const char *key, const json_t *json, const GError *damage,
+                        gpointer user, GError **error) {
+  Listing *listing = user;
+  BlKeyBuffer own_key;
+  (void)error;
+  if (bl_ref_is_moved(key)) return TRUE;
+  if (json == NULL) {
+    bl_job_note(listing->job, BL_NOTE_WARNING, "store %s: object \"%s\": %s", store->url, key,
+                damage->message);
+    return TRUE;
+  }
+  const char *model_id = bl_json_find_string(json, "model_id", ""),
+             *name = bl_json_find_string(json, "ref", "");
+  if (strcmp(bl_key_ref(own_key, model_id, name), key) != 0) {
+    bl_job_note(listing->job, BL_NOTE_WARNING, "store %s: object \"%s\" is of another ref",
+                store->url, key);
+    return TRUE;
+  }
+  guint64 updated_at = 0;
+  (void)bl_json_get_uint64(json, "updated_at", &updated_at, NULL);
+  BlRef *ref = g_new0(BlRef, 1);
+  *ref = (BlRef){.model_id = g_strdup(model_id),
+                 .ref = g_strdup(name),
+                 .checkpoint_id = g_strdup(bl_json_find_string(json, "checkpoint_id", "")),
+                 .updated_at = (gint64)updated_at};
+  g_ptr_array_add(listing->refs, ref);
+  return TRUE;
+}
+
+static int compare_refs(gconstpointer a, gconstpointer b) {
+  const BlRef *x = *(BlRef *const *)a, *y = *(BlRef *const *)b;
+  int order = strcmp(x->model_id, y->model_id);
+  return order != 0 ? order : strcmp(x->ref, y->ref);
+}
+
+GPtrArray *bl_ref_list(BlStore *store, const char *model_id, BlJob *job, GError **error) {
+  g_autoptr(GPtrArray) refs = g_ptr_array_new_with_free_func(free_ref);
+  Listing listing = {.refs = refs, .job = job};
+  if (!for_each_ref(store, model_id, add_ref, &listing, error)) return NULL;
+  g_ptr_array_sort(refs, compare_refs);
+  return g_steal_pointer(&refs);
 }

@@ -83,6 +83,11 @@ def test_model_commands(document, ballast, tiny, tmp_path):
     document("pull", "model", "pull", "acme/tiny", "--output", "out", "--link=copy")
     document("pull-again", "model", "pull", "tiny-1", "--output", "out", "--link=copy")
     document("materialize-file", "model", "materialize-file", "tiny-1", "config.json", "c.json", "--link=copy")
+    document("tag", "model", "tag", "tiny-1", "prod")
+    document("tag-remove", "model", "tag", "--remove", "acme/tiny@prod")
+    document("tag-list", "model", "tag", "--list", "acme/tiny")
+    document("pin", "model", "pin", "tiny-1")
+    document("unpin", "model", "unpin", "tiny-1")
     (tmp_path / "out/config.json").write_text("other")
     document("error-exists", "model", "pull", "tiny-1", "--output", "out", rc=5)
     # What it removes holds the host's name and times, in as many digits as they have.
