@@ -1,40 +1,13 @@
 /* What a path means in a cache of the Hugging Face client. */
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "../support/folder.h"
+#include "../support/in_folder.h"
 #include "base/error.h"
 #include "model/hf_layout.h"
 
 #define A "0123456789abcdef0123456789abcdef01234567"
 #define B "89abcdef0123456789abcdef0123456789abcdef"
-
-typedef struct {
-  char *folder; /* a fresh one, the current folder of the test */
-  char *before;
-} Fixture;
-
-static void set_up(Fixture *f, gconstpointer data) {
-  (void)data;
-  f->before = g_get_current_dir();
-  f->folder = g_dir_make_tmp("ballast-hf-XXXXXX", NULL);
-  g_assert_cmpint(chdir(f->folder), ==, 0);
-}
-
-static void tear_down(Fixture *f, gconstpointer data) {
-  (void)data;
-  g_assert_cmpint(chdir(f->before), ==, 0);
-  remove_tree(f->folder);
-  g_free(f->folder);
-  g_free(f->before);
-}
-
-static void put(const char *path, const char *text) {
-  g_autofree char *folder = g_path_get_dirname(path);
-  g_assert_cmpint(g_mkdir_with_parents(folder, 0755), ==, 0);
-  g_assert_true(g_file_set_contents(path, text, -1, NULL));
-}
 
 static BlHfSnapshot *find(const char *path, const char *model_id, const char *revision) {
   g_autoptr(GError) error = NULL;
@@ -67,23 +40,23 @@ static void expect_refused(const char *path, const char *model_id, const char *r
 static void test_no_cache(Fixture *f, gconstpointer data) {
   (void)f;
   (void)data;
-  put("plain/config.json", "{}");
-  put("models--org--name/config.json", "{}");
-  put("models--/snapshots/" A "/x", "");
-  put("snapshots/" A "/x", "");
+  put_text("plain/config.json", "{}");
+  put_text("models--org--name/config.json", "{}");
+  put_text("models--/snapshots/" A "/x", "");
+  put_text("snapshots/" A "/x", "");
   static const char *const paths[] = {"plain",     "models--org--name", "models--", "absent",
-                                      "snapshots", "snapshots/" A,      "."};
+                                      "snapshots", ("snapshots/" A),    "."};
   for (gsize i = 0; i < G_N_ELEMENTS(paths); i++) g_assert_null(find(paths[i], NULL, NULL));
 }
 
 static void test_forms(Fixture *f, gconstpointer data) {
   (void)f;
   (void)data;
-  put("hub/models--org--name/snapshots/" A "/config.json", "{}");
-  put("hub/models--org--name/snapshots/" B "/config.json", "{}");
-  put("hub/models--org--name/refs/main", B);
-  put("hub/models--org--name/refs/v1", A "\n");
-  put("hub/models--org--name/refs/refs/pr/1", A);
+  put_text("hub/models--org--name/snapshots/" A "/config.json", "{}");
+  put_text("hub/models--org--name/snapshots/" B "/config.json", "{}");
+  put_text("hub/models--org--name/refs/main", B);
+  put_text("hub/models--org--name/refs/v1", A "\n");
+  put_text("hub/models--org--name/refs/refs/pr/1", A);
   expect("hub/models--org--name", NULL, NULL, "org/name 89ab main [main] 0");
   expect("hub/models--org--name/", NULL, "v1", "org/name 0123 v1 [refs/pr/1,v1] 0");
   expect("hub/models--org--name", NULL, A, "org/name 0123 refs/pr/1 [refs/pr/1,v1] 0");
@@ -100,16 +73,16 @@ static void test_forms(Fixture *f, gconstpointer data) {
 static void test_without_refs(Fixture *f, gconstpointer data) {
   (void)f;
   (void)data;
-  put("models--gpt2/snapshots/" A "/config.json", "{}");
+  put_text("models--gpt2/snapshots/" A "/config.json", "{}");
   g_assert_cmpint(g_mkdir_with_parents("models--gpt2/snapshots/" B, 0755), ==, 0);
   g_assert_cmpint(g_mkdir_with_parents("models--gpt2/snapshots/no-commit", 0755), ==, 0);
   expect("models--gpt2", NULL, NULL, "gpt2 0123 main [] 2");
   expect("models--gpt2/snapshots/" A, NULL, NULL, "gpt2 0123 main [] 0");
   expect_refused("models--gpt2", NULL, B, BL_ERROR_CORRUPT, "is empty");
-  put("models--gpt2/snapshots/" B "/x", "");
+  put_text("models--gpt2/snapshots/" B "/x", "");
   expect_refused("models--gpt2", NULL, NULL, BL_ERROR_INVALID, A ", " B);
   expect("models--gpt2", NULL, B, "gpt2 89ab main [] 0");
-  put("models--gpt2/refs/main", A);
+  put_text("models--gpt2/refs/main", A);
   expect("models--gpt2", NULL, B, "gpt2 89ab " B " [] 0");
 }
 
@@ -117,19 +90,19 @@ static void test_without_refs(Fixture *f, gconstpointer data) {
 static void test_odd_refs(Fixture *f, gconstpointer data) {
   (void)f;
   (void)data;
-  put("models--x/snapshots/" A "/config.json", "{}");
-  put("elsewhere", A);
-  put("models--x/refs/short", "0123456789ab");
-  put("models--x/refs/long", A A A A);
-  put("models--x/refs/empty", "");
-  put("models--x/refs/main.1a2b3c4d.tmp", A);
-  put("models--x/refs/bad\xff", A);
+  put_text("models--x/snapshots/" A "/config.json", "{}");
+  put_text("elsewhere", A);
+  put_text("models--x/refs/short", "0123456789ab");
+  put_text("models--x/refs/long", A A A A);
+  put_text("models--x/refs/empty", "");
+  put_text("models--x/refs/main.1a2b3c4d.tmp", A);
+  put_text("models--x/refs/bad\xff", A);
   g_assert_cmpint(mkfifo("models--x/refs/pipe", 0600), ==, 0);
   g_assert_cmpint(symlink("../../elsewhere", "models--x/refs/main"), ==, 0);
   g_assert_cmpint(symlink(".", "models--x/refs/loop"), ==, 0);
   expect("models--x", NULL, NULL, "x 0123 main [] 1");
   expect_refused("models--x", NULL, "short", BL_ERROR_NOT_FOUND, A);
-  put("models--x/refs/gone", B);
+  put_text("models--x/refs/gone", B);
   expect_refused("models--x", NULL, "gone", BL_ERROR_CORRUPT, "no snapshot");
 }
 
@@ -152,7 +125,8 @@ static void test_repo_ids(Fixture *f, gconstpointer data) {
   g_assert_cmpstr(name, ==, "models--org--name");
 }
 
-#define ADD(name, test) g_test_add("/hf_layout/" name, Fixture, NULL, set_up, test, tear_down)
+#define ADD(name, test) \
+  g_test_add("/hf_layout/" name, Fixture, "ballast-hf-XXXXXX", enter_folder, test, leave_folder)
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);

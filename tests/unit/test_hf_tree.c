@@ -51,12 +51,12 @@ static void test_refused(void) {
       "{\"format_version\":1,\"files\":[]}",
       "{\"format_version\":1,\"files\":{\"a\":1}}",
       "{\"format_version\":1,\"files\":{\"a\":{\"size\":1}}}",
-      "{\"format_version\":1,\"files\":{\"a\":{\"blob_id\":\"" GIT_BLOB "\"}}}",
+      ("{\"format_version\":1,\"files\":{\"a\":{\"blob_id\":\"" GIT_BLOB "\"}}}"),
       "{\"format_version\":1,\"files\":{\"a\":{\"size\":1,\"blob_id\":\"abc\"}}}",
       "{\"format_version\":1,\"files\":{\"a\":{\"size\":1,\"blob_id\":\"../../x\"}}}",
-      "{\"format_version\":1,\"files\":{\"a\":{\"size\":1.5,\"blob_id\":\"" GIT_BLOB "\"}}}",
-      "{\"format_version\":1,\"files\":{\"a\":{\"size\":1,\"blob_id\":\"" GIT_BLOB
-      "\",\"lfs_sha256\":\"" GIT_BLOB "\"}}}",
+      ("{\"format_version\":1,\"files\":{\"a\":{\"size\":1.5,\"blob_id\":\"" GIT_BLOB "\"}}}"),
+      ("{\"format_version\":1,\"files\":{\"a\":{\"size\":1,\"blob_id\":\"" GIT_BLOB
+       "\",\"lfs_sha256\":\"" GIT_BLOB "\"}}}"),
       "{\"format_version\":1,\"files\":{}} {}",
       "{\"format_version\":1,\"files\":{},\"files\":{}}",
   };

@@ -4,36 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../support/folder.h"
+#include "../support/in_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "model/source.h"
 
-typedef struct {
-  char *folder; /* a fresh one, the current folder of the test */
-  char *before;
-} Fixture;
-
 static void set_up(Fixture *f, gconstpointer data) {
-  (void)data;
-  f->before = g_get_current_dir();
-  f->folder = g_dir_make_tmp("ballast-source-XXXXXX", NULL);
-  g_assert_cmpint(chdir(f->folder), ==, 0);
+  enter_folder(f, data);
   g_assert_cmpint(g_mkdir("m", 0755), ==, 0);
 }
 
-static void tear_down(Fixture *f, gconstpointer data) {
-  (void)data;
-  g_assert_cmpint(chdir(f->before), ==, 0);
-  remove_tree(f->folder);
-  g_free(f->folder);
-  g_free(f->before);
-}
-
 static void put(const char *path) {
-  g_autofree char *folder = g_path_get_dirname(path);
-  g_assert_cmpint(g_mkdir_with_parents(folder, 0755), ==, 0);
-  g_assert_true(g_file_set_contents(path, "abc", 3, NULL));
+  put_text(path, "abc");
 }
 
 static void link_to(const char *target, const char *path) {
@@ -244,7 +226,8 @@ static void test_state(Fixture *f, gconstpointer data) {
   g_assert_false(bl_source_is_still(source, 0, &state));
 }
 
-#define ADD(name, test) g_test_add("/source/" name, Fixture, NULL, set_up, test, tear_down)
+#define ADD(name, test) \
+  g_test_add("/source/" name, Fixture, "ballast-source-XXXXXX", set_up, test, leave_folder)
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
