@@ -218,6 +218,10 @@ static gboolean write_file(const Export *export, const char *path, WriteFunc wri
     return FALSE;
   gboolean ok = write_place(export, &place, write, user, error);
   bl_place_close(&place);
+  if (!ok) {
+    g_autofree char *shown = bl_path_display(path);
+    g_prefix_error(error, "\"%s/%s\": ", bl_target_name(export->pull->target), shown);
+  }
   return ok;
 }
 

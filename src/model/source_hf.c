@@ -170,24 +170,42 @@ static char *shard_set(const char *path) {
   return g_strndup(path, (gsize)(number - path));
 }
 
+/* What is there, for judging what is not. */
+typedef struct {
+  GHashTable *shard_sets; /* of char* */
+  GHashTable *begun; /* of char*: names of blobs that are not whole, without what is behind them */
+  gboolean has_weights;
+} Present;
+
+static void present_init(Present *present, const BlSource *source) {
+  present->shard_sets = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  present->begun = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  present->has_weights = FALSE;
+  for (guint64 i = 0; i < source->n_files; i++) {
+    if (!bl_manifest_is_weight_path(source->files[i].path)) continue;
+    present->has_weights = TRUE;
+    char *set = shard_set(source->files[i].path);
+    if (set != NULL) g_hash_table_add(present->shard_sets, set);
+  }
+  for (guint i = 0; i < source->incomplete->len; i++) {
+    const char *name = g_ptr_array_index(source->incomplete, i);
+    g_hash_table_add(present->begun, g_strndup(name, strcspn(name, ".")));
+  }
+}
+
+static void present_clear(Present *present) {
+  g_hash_table_unref(present->shard_sets);
+  g_hash_table_unref(present->begun);
+}
+
 /* Whether a missing file shows that the download did not end. Clients are often asked for a part of
  * a repository only: a file is no proof, one shard without the others, no weights at all, or a blob
  * that was begun are. */
-static gboolean is_proof(const Tree *tree, guint index) {
-  const BlSource *source = tree->source;
-  const char *path = g_ptr_array_index(tree->missing, index);
-  g_autofree char *begun = g_strconcat(g_ptr_array_index(tree->blob_ids, index), ".", NULL);
-  for (guint i = 0; i < source->incomplete->len; i++)
-    if (g_str_has_prefix(g_ptr_array_index(source->incomplete, i), begun)) return TRUE;
+static gboolean is_proof(const Present *present, const char *path, const char *blob_id) {
+  if (g_hash_table_contains(present->begun, blob_id)) return TRUE;
   if (!bl_manifest_is_weight_path(path)) return FALSE;
   g_autofree char *set = shard_set(path);
-  gboolean has_weights = FALSE;
-  for (guint64 i = 0; i < source->n_files; i++) {
-    g_autofree char *other = set != NULL ? shard_set(source->files[i].path) : NULL;
-    if (set != NULL && g_strcmp0(set, other) == 0) return TRUE;
-    has_weights = has_weights || bl_manifest_is_weight_path(source->files[i].path);
-  }
-  return !has_weights;
+  return !present->has_weights || (set != NULL && g_hash_table_contains(present->shard_sets, set));
 }
 
 /* "2 files, "a", "b"". Caller frees. */
@@ -204,15 +222,20 @@ static char *describe_paths(const GPtrArray *paths) {
 
 static void judge_missing(const Tree *tree) {
   g_autoptr(GPtrArray) proofs = g_ptr_array_new();
+  Present present;
+  if (tree->missing->len == 0) return;
+  present_init(&present, tree->source);
   for (guint i = 0; i < tree->missing->len; i++)
-    if (is_proof(tree, i)) g_ptr_array_add(proofs, g_ptr_array_index(tree->missing, i));
+    if (is_proof(&present, tree->missing->pdata[i], tree->blob_ids->pdata[i]))
+      g_ptr_array_add(proofs, tree->missing->pdata[i]);
+  present_clear(&present);
   if (proofs->len > 0) {
     g_autofree char *names = describe_paths(proofs);
     tree->source->missing = g_strdup_printf(
         "the commit has %s that the snapshot has not: its download did not end (download it again, "
         "or leave them out with --exclude)",
         names);
-  } else if (tree->missing->len > 0) {
+  } else {
     g_autofree char *names = describe_paths(tree->missing);
     g_ptr_array_add(tree->source->notes,
                     g_strdup_printf("not in the snapshot, but in the commit: %s", names));

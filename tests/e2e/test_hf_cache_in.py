@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import models
-from support.hub import Repo, git_blob
+from support.hub import Repo, git_blob, make_cache
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OLDER = "89abcdef0123456789abcdef0123456789abcdef"
@@ -30,30 +30,6 @@ def cache(tmp_path):
 
 def info_of(ballast, id):
     return json.loads((ballast.store / "weight" / "models" / id / "info").read_text())
-
-
-def make_cache(cache, repo, repo_id="org/name", refs=None, tree=True):
-    """The client's layout, made by hand: for what no client leaves by itself."""
-    top = cache / f"models--{repo_id.replace('/', '--')}"
-    snapshot = top / "snapshots" / repo.commit
-    for path, data in repo.files.items():
-        blob, link = top / "blobs" / repo.etag(path), snapshot / path
-        blob.parent.mkdir(parents=True, exist_ok=True)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        blob.write_bytes(data)
-        link.symlink_to(os.path.relpath(blob, link.parent))
-    for ref in repo.refs if refs is None else refs:
-        (top / "refs" / ref).parent.mkdir(parents=True, exist_ok=True)
-        (top / "refs" / ref).write_text(repo.commit)
-    if tree:
-        (top / "trees").mkdir(exist_ok=True)
-        files = {}
-        for entry in repo.tree():
-            files[entry["path"]] = {"size": entry["size"], "blob_id": entry["oid"]}
-            if "lfs" in entry:
-                files[entry["path"]] |= {"lfs_sha256": entry["lfs"]["oid"], "lfs_size": entry["lfs"]["size"]}
-        (top / "trees" / f"{repo.commit}.json").write_text(json.dumps({"format_version": 1, "files": files}))
-    return top
 
 
 def assert_imported(ballast, id, repo, files=None):

@@ -41,6 +41,30 @@ class Repo:
             yield entry
 
 
+def make_cache(cache, repo, repo_id="org/name", refs=None, tree=True):
+    """The client's layout, made by hand: for what no client leaves by itself. The repository's folder."""
+    top = cache / f"models--{repo_id.replace('/', '--')}"
+    snapshot = top / "snapshots" / repo.commit
+    for path, data in repo.files.items():
+        blob, link = top / "blobs" / repo.etag(path), snapshot / path
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    for ref in repo.refs if refs is None else refs:
+        (top / "refs" / ref).parent.mkdir(parents=True, exist_ok=True)
+        (top / "refs" / ref).write_text(repo.commit)
+    if tree:
+        (top / "trees").mkdir(exist_ok=True)
+        files = {}
+        for entry in repo.tree():
+            files[entry["path"]] = {"size": entry["size"], "blob_id": entry["oid"]}
+            if "lfs" in entry:
+                files[entry["path"]] |= {"lfs_sha256": entry["lfs"]["oid"], "lfs_size": entry["lfs"]["size"]}
+        (top / "trees" / f"{repo.commit}.json").write_text(json.dumps({"format_version": 1, "files": files}))
+    return top
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 

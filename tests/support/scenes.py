@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from . import models
+from . import hub, models
 from .walker import walk
 
 SCENES = {}
@@ -193,6 +193,45 @@ class Pull(Scene):
     def check_after(self):
         super().check_after()
         assert models.contents(self.work / "out") == models.contents(self.model)
+
+
+@scene("hf-import")
+class HfImport(Scene):
+    """From a cache of the Hugging Face client, whose digests are checked beside."""
+
+    has_m = False
+
+    def prepare(self, at_start):
+        files = {str(p.relative_to(self.model)): p.read_bytes() for p in self.model.rglob("*") if p.is_file()}
+        hub.make_cache(self.top / "hub", hub.Repo(files, "0123456789abcdef0123456789abcdef01234567"))
+
+    def args(self):
+        return ["model", "import", self.top / "hub", "--model-id", "org/name", "--checkpoint-id", "m"]
+
+
+@scene("hf-export")
+class HfExport(Scene):
+    """Into a cache of the Hugging Face client: blobs are whole, and so is the snapshot that a ref names."""
+
+    def args(self):
+        return ["model", "pull", "m", "--hf-cache", self.work / "hub"]
+
+    def check_between(self):
+        super().check_between()
+        top = self.work / "hub/models--org--m"
+        for path, digest in models.contents(top / "blobs").items():
+            assert path == digest, f"half a blob: {path}"
+        for path in models.contents(top / "refs"):
+            self.check_snapshot(top, path)
+
+    def check_after(self):
+        super().check_after()
+        self.check_snapshot(self.work / "hub/models--org--m", "main")
+        assert {p.name for p in (self.work / "hub").iterdir()} == {"models--org--m"}
+
+    def check_snapshot(self, top, ref):
+        folder = top / "snapshots" / (top / "refs" / ref).read_text()
+        assert models.contents(folder) == models.contents(self.model)
 
 
 @scene("delete")
