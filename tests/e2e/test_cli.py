@@ -516,7 +516,7 @@ def test_no_message_names_a_command_that_is_not_there(ballast, model):
     for id in ("m-1", "m-2"):
         ballast("model", "import", model, "--model-id", "org/m", "--revision", id, "--checkpoint-id", id)
     error = ballast.fails(2, "model", "verify", "org/m")
-    assert error.endswith("(name one by its id)") and "m-1" in error and "m-2" in error
+    assert "(name one by its id, or set a ref: " in error and "m-1" in error and "m-2" in error
 
 
 def test_a_store_is_no_part_of_a_model(ballast, raw, model):
