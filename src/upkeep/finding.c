@@ -64,15 +64,15 @@ char *bl_finding_advice(const BlFinding *finding) {
 }
 
 /* The first half of a SHA-256 over kind, place and what a stat tells. Not the device: its number
- * may be another at each mount. */
+ * may be another at each mount; nor the change time: it is another when a name of the same file, in
+ * another checkpoint, comes or goes. */
 static void digest_object(const BlFinding *finding, const char *name, const BlObjectStat *stat,
                           guint8 digest[BL_IDENTITY_SIZE]) {
   guint8 sha256[BL_SHA256_SIZE];
   g_autofree char *text = g_strdup_printf(
-      "%s\n%s\n%s\n%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GINT64_FORMAT
-      " %" G_GINT64_FORMAT,
+      "%s\n%s\n%s\n%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GINT64_FORMAT,
       kinds[finding->kind].name, finding->checkpoint_id != NULL ? finding->checkpoint_id : "", name,
-      stat->size, stat->inode, stat->mtime_ns, stat->ctime_ns);
+      stat->size, stat->inode, stat->mtime_ns);
   bl_sha256(text, strlen(text), sha256);
   memcpy(digest, sha256, BL_IDENTITY_SIZE);
 }

@@ -15,6 +15,8 @@
 #define MAX_REF (64u * 1024)
 #define MAX_INDEX (32u * 1024 * 1024)
 #define REF_SCHEMA 1u
+/* Far more than the steps between a new folder and what goes into it take. */
+#define FRESH_US (10 * G_USEC_PER_SEC)
 
 typedef struct {
   char *key;
@@ -86,7 +88,7 @@ static gboolean judge_ref(BlSurveyRun *run, const Entry *entry, GError **error) 
   g_autoptr(GError) fault = NULL;
   g_autoptr(json_t) json =
       bl_object_load_json(run->store, entry->key, MAX_REF, REF_SCHEMA, "ref", &fault);
-  if (g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
+  if (json == NULL && fault == NULL) return TRUE;
   const char *id = json != NULL ? bl_json_find_string(json, "checkpoint_id", "") : "";
   const char *model = json != NULL ? bl_json_find_string(json, "model_id", "") : "";
   const char *ref = json != NULL ? bl_json_find_string(json, "ref", "") : "";
@@ -203,6 +205,12 @@ static gboolean split_path(const char *path, char id[256]) {
   return bl_checkpoint_id_check(id, NULL);
 }
 
+/* A put under way has just made it, or had: what works on it may have ended since it was listed. */
+static gboolean is_fresh(const BlStray *stray) {
+  gint64 age_us = g_get_real_time() - stray->stat.mtime_ns / 1000;
+  return age_us >= 0 && age_us < FRESH_US;
+}
+
 static gboolean judge_stray(const BlStray *stray, gpointer user, GError **error) {
   BlSurveyRun *run = user;
   char id[256];
@@ -224,6 +232,7 @@ static gboolean judge_stray(const BlStray *stray, gpointer user, GError **error)
   if (has_id && !bl_claim_peek(run->store, bl_key_prefix(prefix, id), &state, NULL, NULL, error))
     return FALSE;
   if (state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN) return TRUE;
+  if (state == BL_CLAIM_NONE && is_fresh(stray)) return TRUE;
   bl_finding_identify(&finding);
   return bl_survey_emit(&finding, run, error);
 }

@@ -1,6 +1,7 @@
 #include "upkeep/gc.h"
 
 #include <string.h>
+#include <sys/time.h>
 
 #include "../support/folder.h"
 #include "base/error.h"
@@ -240,6 +241,9 @@ static void test_folders(void) {
   g_assert_true(g_file_set_contents(root_temporary, "half", -1, NULL));
   g_assert_true(g_file_set_contents(foreign, "mine", -1, NULL));
   g_assert_cmpint(g_mkdir(empty, 0755), ==, 0);
+  g_assert_cmpint(utimes(temporary, (struct timeval[2]){{1, 0}, {1, 0}}), ==, 0);
+  g_assert_cmpint(utimes(root_temporary, (struct timeval[2]){{1, 0}, {1, 0}}), ==, 0);
+  g_assert_cmpint(utimes(empty, (struct timeval[2]){{1, 0}, {1, 0}}), ==, 0);
   check(store, 0, 9, 0);
   check_swept(store);
   g_assert_false(g_file_test(temporary, G_FILE_TEST_EXISTS));
