@@ -83,8 +83,8 @@ static void test_share_replace(Fixture *f, gconstpointer data) {
   g_assert_cmpmem(bytes, 7, "damaged", 7);
   /* Both are the same file by now, or one is to be its own replacement. */
   must(bl_store_share_fd(f->store, TO, fd, BL_PUT_REPLACE | BL_PUT_DURABLE, &error));
-  must(bl_store_share_fd(f->store, FROM, fd, BL_PUT_REPLACE, &error));
   must(bl_store_share_fd(f->store, "w/m/b/new", fd, BL_PUT_REPLACE | BL_PUT_VOLATILE, &error));
+  must(bl_store_share_fd(f->store, FROM, fd, BL_PUT_REPLACE, &error));
   contract_check(f->other, FROM, "shared bytes");
   contract_check(f->other, TO, "shared bytes");
   contract_check(f->other, "w/m/b/new", "shared bytes");
