@@ -23,6 +23,7 @@ const BlCommand *const bl_commands[] = {
     &bl_cmd_fsck,
     &bl_cmd_gc,
     &bl_cmd_store_set,
+    &bl_cmd_doctor,
     &bl_cmd_config_init,
     &bl_cmd_config_show,
     &bl_cmd_help,
