@@ -43,10 +43,9 @@ typedef struct {
 
 extern const BlCommand bl_cmd_model_import, bl_cmd_model_list, bl_cmd_model_inspect,
     bl_cmd_model_verify, bl_cmd_model_pull, bl_cmd_model_materialize_file, bl_cmd_model_cat,
-    bl_cmd_model_delete, bl_cmd_model_repair, bl_cmd_model_tag,
-    bl_cmd_model_pin, bl_cmd_model_unpin, bl_cmd_store_set, bl_cmd_config_init,
-    bl_cmd_config_show, bl_cmd_help, bl_cmd_complete, bl_cmd_stats, bl_cmd_prune, bl_cmd_fsck,
-    bl_cmd_gc, bl_cmd_doctor;
+    bl_cmd_model_delete, bl_cmd_model_repair, bl_cmd_model_copy, bl_cmd_model_tag, bl_cmd_model_pin,
+    bl_cmd_model_unpin, bl_cmd_store_set, bl_cmd_config_init, bl_cmd_config_show, bl_cmd_help,
+    bl_cmd_complete, bl_cmd_stats, bl_cmd_prune, bl_cmd_fsck, bl_cmd_gc, bl_cmd_doctor;
 
 /* Every command in the order that help shows, NULL behind the last. */
 extern const BlCommand *const bl_commands[];

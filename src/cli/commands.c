@@ -15,6 +15,7 @@ const BlCommand *const bl_commands[] = {
     &bl_cmd_model_cat,
     &bl_cmd_model_delete,
     &bl_cmd_model_repair,
+    &bl_cmd_model_copy,
     &bl_cmd_model_tag,
     &bl_cmd_model_pin,
     &bl_cmd_model_unpin,

@@ -197,7 +197,9 @@ static gboolean put_bad(Mend *mend, BlRepairedFile *result, GError **error) {
   if (mend->bad->len > 0 && !share(mend, &result->is_share, error)) return FALSE;
   for (guint i = 0; !result->is_share && i < mend->bad->len; i++)
     if (!put_chunk(mend, &g_array_index(mend->bad, BadChunk, i), error)) return FALSE;
-  return adopt_all(mend, error) && (mend->bad->len == 0 || read_back(mend, error));
+  /* A shared object is the one that was hashed. */
+  return adopt_all(mend, error) &&
+         (mend->bad->len == 0 || result->is_share || read_back(mend, error));
 }
 
 /* Tries one candidate. *is_done: it did. FALSE only where nothing more can be done. */

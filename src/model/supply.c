@@ -15,7 +15,8 @@ struct BlSupply {
   char *name;
   int folder_fd;        /* of a folder; -1 else */
   BlStore *store;       /* of a store; NULL else */
-  gboolean is_own;      /* the store is the one to be mended, and borrowed */
+  gboolean is_borrowed; /* store and manifest are */
+  gboolean is_own;      /* the store is the one to be mended */
   BlManifest *manifest; /* the checkpoint of that id; NULL where there is none */
   BlReader *reader;     /* of it */
   BlContent *content;   /* the others */
@@ -35,8 +36,8 @@ void bl_supply_free(BlSupply *supply) {
   if (supply == NULL) return;
   bl_content_free(supply->content);
   bl_reader_free(supply->reader);
-  bl_manifest_free(supply->manifest);
-  if (!supply->is_own) bl_store_free(supply->store);
+  if (!supply->is_borrowed) bl_manifest_free(supply->manifest);
+  if (!supply->is_borrowed) bl_store_free(supply->store);
   bl_fd_clear(&supply->folder_fd);
   g_free(supply->name);
   g_free(supply);
@@ -93,9 +94,18 @@ BlSupply *bl_supply_open_own(BlStore *store, const char *checkpoint_id, guint64 
                              gsize n_sizes, BlJob *job, GError **error) {
   g_autoptr(BlSupply) supply = supply_new("the store itself");
   supply->store = store;
-  supply->is_own = TRUE;
+  supply->is_borrowed = supply->is_own = TRUE;
   supply->content = bl_content_load(store, checkpoint_id, sizes, n_sizes, job, error);
   return supply->content != NULL ? g_steal_pointer(&supply) : NULL;
+}
+
+BlSupply *bl_supply_open_checkpoint(BlStore *store, BlManifest *manifest) {
+  BlSupply *supply = supply_new(store->url);
+  supply->store = store;
+  supply->is_borrowed = TRUE;
+  supply->manifest = manifest;
+  supply->reader = bl_reader_new(store, manifest, NULL);
+  return supply;
 }
 
 const char *bl_supply_name(const BlSupply *supply) {
@@ -167,6 +177,7 @@ static BlSupplyFile *find_in_manifest(const BlSupply *supply, const BlManifestFi
 static BlSupplyFile *find_in_content(const BlSupply *supply, const BlManifestFile *record, guint n,
                                      GError **error) {
   gsize n_found;
+  if (supply->content == NULL) return NULL;
   const BlContentFile *found =
       bl_content_find(supply->content, record->size, record->sha256, &n_found);
   if (n >= n_found) return NULL;

@@ -13,6 +13,8 @@ BlSupply *bl_supply_open(const char *from, const char *checkpoint_id, guint64 *s
 /* The other checkpoints of the store itself (borrowed). */
 BlSupply *bl_supply_open_own(BlStore *store, const char *checkpoint_id, guint64 *sizes,
                              gsize n_sizes, BlJob *job, GError **error);
+/* One checkpoint of an open store; both are borrowed. */
+BlSupply *bl_supply_open_checkpoint(BlStore *store, BlManifest *manifest);
 void bl_supply_free(BlSupply *supply);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlSupply, bl_supply_free)
 
