@@ -12,7 +12,7 @@ typedef struct {
   char *name;
   char *root;           /* a folder to make stores in; NULL: in memory */
   gboolean with_fault;  /* wrapped in the fault store, which lets everything through */
-  gboolean folds_names; /* case and dots at the end do not count in a name (vfat) */
+  gboolean folds_names; /* case and dots at the end do not count in a name (vfat, exfat) */
   gboolean clones;      /* the file system shares bytes between files (xfs, btrfs) */
 } Target;
 

@@ -128,7 +128,7 @@ static void add_target(GPtrArray *targets, const char *name, const char *root,
       .name = g_strdup(name),
       .root = g_strdup(root),
       .with_fault = with_fault,
-      .folds_names = g_str_has_prefix(name, "vfat"),
+      .folds_names = g_str_has_prefix(name, "vfat") || g_str_has_prefix(name, "exfat"),
       .clones = g_str_has_prefix(name, "xfs") || g_str_has_prefix(name, "btrfs"),
   };
   g_ptr_array_add(targets, target);
