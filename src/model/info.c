@@ -17,9 +17,21 @@
 /* Refs and tags a checkpoint may have: a bound for memory, far above what the Hub has. */
 #define MAX_NAMES 10000u
 
-enum { COMMIT, COMMIT_FROM, FILES, IMPORTED_BY, REFS, SCHEMA_VERSION, SOURCE, TAGS, N_DOCUMENT };
+enum {
+  COMMIT,
+  COMMIT_FROM,
+  CONTENT_COMMIT, /* absent in what ballast 0.1.0 wrote */
+  FILES,
+  IMPORTED_BY,
+  REFS,
+  SCHEMA_VERSION,
+  SOURCE,
+  TAGS,
+  N_DOCUMENT
+};
 static const char *const document_names[N_DOCUMENT] = {
-    "commit", "commit_from", "files", "imported_by", "refs", "schema_version", "source", "tags"};
+    "commit", "commit_from",    "content_commit", "files", "imported_by",
+    "refs",   "schema_version", "source",         "tags"};
 enum { BLOB_ID, EXECUTABLE, MTIME_NS, N_RECORD };
 static const char *const record_names[N_RECORD] = {"blob_id", "executable", "mtime_ns"};
 
@@ -29,6 +41,7 @@ typedef struct {
   BlJsonReader *reader;
   const char *what;
   char *commit_from;
+  char *content_commit; /* NULL where the object does not tell it */
   guint64 schema;
   guint8 *is_read;        /* by file: its record was met */
   guint64 n_read;         /* records of the manifest's files */
@@ -94,11 +107,11 @@ static gboolean fail(const Parse *parse, GError **error, const char *fault) {
   return bl_error_set(error, BL_ERROR_CORRUPT, "%s: %s", parse->what, fault);
 }
 
-static gboolean read_commit(Parse *parse, GError **error) {
-  if (!bl_json_reader_read_string(parse->reader, "commit", &parse->info->commit, error))
-    return FALSE;
-  return is_hex(parse->info->commit, COMMIT_DIGITS) ||
-         fail(parse, error, "\"commit\" is not 40 digits of lower-case hex");
+static gboolean read_commit(Parse *parse, const char *member, char **commit, GError **error) {
+  if (!bl_json_reader_read_string(parse->reader, member, commit, error)) return FALSE;
+  return is_hex(*commit, COMMIT_DIGITS) ||
+         bl_error_set(error, BL_ERROR_CORRUPT, "%s: \"%s\" is not 40 digits of lower-case hex",
+                      parse->what, member);
 }
 
 static gboolean read_names(Parse *parse, const char *member, char ***names, GError **error) {
@@ -199,9 +212,11 @@ static gboolean read_member(Parse *parse, int member, GError **error) {
   BlInfo *info = parse->info;
   switch (member) {
     case COMMIT:
-      return read_commit(parse, error);
+      return read_commit(parse, "commit", &info->commit, error);
     case COMMIT_FROM:
       return bl_json_reader_read_string(parse->reader, "commit_from", &parse->commit_from, error);
+    case CONTENT_COMMIT:
+      return read_commit(parse, "content_commit", &parse->content_commit, error);
     case FILES:
       return read_files(parse, error);
     case IMPORTED_BY:
@@ -233,7 +248,7 @@ static gboolean read_document(Parse *parse, GError **error) {
     return bl_error_set(error, BL_ERROR_UNSUPPORTED,
                         "%s: schema %" G_GUINT64_FORMAT "; this version of ballast reads %u",
                         parse->what, parse->schema, SCHEMA);
-  if (seen != (1u << N_DOCUMENT) - 1 || parse->schema != SCHEMA)
+  if ((seen | 1u << CONTENT_COMMIT) != (1u << N_DOCUMENT) - 1 || parse->schema != SCHEMA)
     return fail(parse, error, "a member is missing, or \"schema_version\" is 0");
   parse->info->commit_from_source = strcmp(parse->commit_from, "source") == 0;
   return parse->info->commit_from_source || strcmp(parse->commit_from, "content") == 0 ||
@@ -245,10 +260,9 @@ static gboolean read_document(Parse *parse, GError **error) {
 static gboolean is_of_other_content(const Parse *parse) {
   const BlManifest *manifest = parse->manifest;
   if (parse->has_strangers || parse->n_read != manifest->n_files) return TRUE;
-  if (!parse->info->commit_from_source) {
-    g_autofree char *commit = bl_info_content_commit(manifest);
-    return g_strcmp0(commit, parse->info->commit) != 0;
-  }
+  g_autofree char *commit = bl_info_content_commit(manifest);
+  if (parse->content_commit != NULL && g_strcmp0(commit, parse->content_commit) != 0) return TRUE;
+  if (!parse->info->commit_from_source) return g_strcmp0(commit, parse->info->commit) != 0;
   for (guint64 i = 0; i < manifest->n_files; i++) {
     const char *id = parse->info->blob_ids[i];
     if (id == NULL || strlen(id) != BL_SHA256_HEX_SIZE) continue;
@@ -268,9 +282,11 @@ BlInfo *bl_info_parse(BlJsonInput input, gpointer user, const BlManifest *manife
   Parse parse = {
       .manifest = manifest, .info = info, .reader = reader, .what = what, .is_read = is_read};
   gboolean done = read_document(&parse, error);
+  gboolean is_other = done && is_of_other_content(&parse);
   g_free(parse.commit_from);
+  g_free(parse.content_commit);
   if (!done) return NULL;
-  return is_of_other_content(&parse) ? info_without_object(manifest) : g_steal_pointer(&info);
+  return is_other ? info_without_object(manifest) : g_steal_pointer(&info);
 }
 
 BlInfo *bl_info_load(BlStore *store, const BlManifest *manifest, GError **error) {
@@ -333,8 +349,12 @@ static void append_names(GString *out, char **names) {
 static gboolean write_json(BlObjectOutput *output, const BlManifest *manifest, const BlInfo *info,
                            GError **error) {
   GString *out = bl_object_output_text(output);
-  g_string_append_printf(out, "{\"commit\":\"%s\",\"commit_from\":\"%s\",\"files\":{", info->commit,
+  g_string_append_printf(out, "{\"commit\":\"%s\",\"commit_from\":\"%s\",", info->commit,
                          info->commit_from_source ? "source" : "content");
+  g_autofree char *content_commit = bl_info_content_commit(manifest);
+  if (content_commit != NULL)
+    g_string_append_printf(out, "\"content_commit\":\"%s\",", content_commit);
+  g_string_append(out, "\"files\":{");
   for (guint64 i = 0; i < manifest->n_files; i++) {
     if (i > 0) g_string_append_c(out, ',');
     append_record(out, info, i, manifest->files[i].path);

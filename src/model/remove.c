@@ -23,9 +23,10 @@ typedef struct {
   BlClaim *claim;
   BlManifest *manifest; /* NULL where it cannot be read */
   BlRemoveResult *result;
-  GPtrArray *keys;  /* of char* */
-  gboolean is_full; /* there are more than these */
-  guint64 n_before; /* objects of others that the job removed before */
+  gboolean has_begun; /* something of it was changed */
+  GPtrArray *keys;    /* of char* */
+  gboolean is_full;   /* there are more than these */
+  guint64 n_before;   /* objects of others that the job removed before */
 } Removal;
 
 void bl_remove_result_clear(BlRemoveResult *result) {
@@ -116,7 +117,9 @@ static gboolean remove_claimed(Removal *removal, GError **error) {
     }
     bl_job_note(removal->job, BL_NOTE_WARNING, "%s", fault->message);
   }
-  if (!bl_claim_check(removal->claim, error) || !mark_failed(removal, error)) return FALSE;
+  if (!bl_claim_check(removal->claim, error)) return FALSE;
+  removal->has_begun = TRUE;
+  if (!mark_failed(removal, error)) return FALSE;
   /* An unreadable manifest does not tell its model: every ref is looked at. */
   const char *model_id = removal->manifest == NULL ? NULL : removal->manifest->model_id;
   if (!bl_ref_remove_all(removal->store, model_id, removal->id, &removal->result->n_refs, error))
@@ -176,7 +179,10 @@ gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *c
   bl_manifest_free(removal.manifest);
   if (!ok)
     g_prefix_error(error,
-                   "checkpoint \"%s\" is not wholly deleted (delete it again): ", checkpoint_id);
+                   removal.has_begun
+                       ? "checkpoint \"%s\" is not wholly deleted (delete it again): "
+                       : "checkpoint \"%s\" is not deleted, nothing of it was touched: ",
+                   checkpoint_id);
   return ok;
 }
 

@@ -85,6 +85,7 @@ def test_manifest_of_a_newer_version(ballast, two):
     for args in (["verify", "a"], ["pull", "a"], ["delete", "a"]):
         error = ballast.fails(1, "model", *args)
         assert '"a"' in error and "99" in error
+    assert "nothing of it was touched" in error and "delete it again" not in error
     assert sorted(p.name for p in file.parent.iterdir()) == before
     ballast.verify("b")
 

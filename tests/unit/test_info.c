@@ -127,7 +127,7 @@ static void test_of_other_content(void) {
   const struct {
     const char *text;
     gsize changed_file;
-  } cases[] = {{content, 0}, {source, 2}, {one_less, G_MAXSIZE}};
+  } cases[] = {{content, 0}, {source, 2}, {source, 3}, {one_less, G_MAXSIZE}};
   for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(BlManifest) manifest = golden_manifest(TRUE);
     if (cases[i].changed_file != G_MAXSIZE) manifest->files[cases[i].changed_file].sha256[0] ^= 1;
@@ -136,6 +136,25 @@ static void test_of_other_content(void) {
     g_assert_no_error(error);
     assert_unknown(info, manifest);
   }
+}
+
+/* What ballast 0.1.0 wrote: it is of the manifest's content unless something says otherwise. */
+static void test_without_content_commit(void) {
+  gsize size;
+  g_autofree char *source = golden_load("docs/formats/golden", "info-source.json", &size);
+  g_autoptr(BlManifest) manifest = golden_manifest(TRUE);
+  g_autofree char *commit = bl_info_content_commit(manifest);
+  g_autofree char *member = g_strdup_printf("\"content_commit\":\"%s\",", commit);
+  g_autofree char *text = with_change(source, member, "");
+  g_autoptr(BlInfo) expected = full_info(manifest);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(BlInfo) info = load_text(manifest, text, &error);
+  g_assert_no_error(error);
+  assert_same(info, expected);
+  manifest->files[2].sha256[0] ^= 1; /* its blob id is its SHA-256 */
+  g_autoptr(BlInfo) other = load_text(manifest, text, &error);
+  g_assert_no_error(error);
+  assert_unknown(other, manifest);
 }
 
 static void test_unknown_members(void) {
@@ -170,12 +189,13 @@ static void test_refused(void) {
   } cases[] = {
       {COMMIT, "0123", "\"commit\" is not 40 digits"},
       {COMMIT, "0123456789ABCDEF0123456789ABCDEF01234567", "\"commit\" is not 40 digits"},
+      {"\"content_commit\":\"", "\"content_commit\":\"x", "\"content_commit\" is not 40 digits"},
       {"\"commit_from\":\"source\"", "\"commit_from\":\"guess\"", "neither source nor content"},
       {"\"commit_from\":\"source\",", "", "a member is missing"},
       {"\"refs\":[\"main\"", "\"refs\":[1", "holds more than strings"},
       {"\"refs\":[\"main\",\"v1.0\"]", "\"refs\":\"main\"", "\"refs\" must be"},
       {"\"tags\":[\"prod\"]", "\"tags\":null", "\"tags\" must be"},
-      {"\"kind\":\"folder\"", "\"kind\":[]", "\"kind\" must be"},
+      {"\"kind\":\"hf-cache\"", "\"kind\":[]", "\"kind\" must be"},
       {"\"executable\":true", "\"executable\":1", "\"executable\" is no boolean"},
       {"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "../../x", "\"blob_id\" is not 40 or 64 digits"},
       {"1699999999123456789", "9223372036854775808", "\"mtime_ns\" is no integer of 64 bits"},
@@ -208,6 +228,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/info/absent", test_absent);
   g_test_add_func("/info/absent-of-failed", test_absent_of_failed);
   g_test_add_func("/info/of-other-content", test_of_other_content);
+  g_test_add_func("/info/without-content-commit", test_without_content_commit);
   g_test_add_func("/info/unknown-members", test_unknown_members);
   g_test_add_func("/info/mtime-bounds", test_mtime_bounds);
   g_test_add_func("/info/refused", test_refused);

@@ -117,6 +117,7 @@ def info(**changes):
         "schema_version": 1,
         "commit": content_commit(),
         "commit_from": "content",
+        "content_commit": content_commit(),
         "refs": [],
         "tags": [],
         "source": {"kind": "folder", "uri": "/data/golden"},
