@@ -4,6 +4,7 @@
 #include "cli/config.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "model/identity.h"
 
 static struct {
   char *max_bytes, *older_than, *model_id;
@@ -114,6 +115,15 @@ static gboolean set_missed(const BlPruneResult *result, GError **error) {
                       shown[0] != '\0' ? shown : "what belongs to no checkpoint (\"ballast gc\")");
 }
 
+/* What this user knows of checkpoints that are gone. */
+static void forget(BlStore *store, const GPtrArray *gone) {
+  g_autofree char *state_folder = bl_config_state_folder();
+  for (guint i = 0; i < gone->len; i++) {
+    const BlPruneItem *item = gone->pdata[i];
+    bl_identities_remove(state_folder, store, item->checkpoint_id);
+  }
+}
+
 static int run(BlCli *cli, char **args, GError **error) {
   BlPruneOptions prune = BL_PRUNE_OPTIONS_INIT;
   if (!bl_args_end(args, error)) return -1;
@@ -127,6 +137,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   gboolean done = bl_prune(store, &prune, &cli->job, &result, error);
   bl_progress_stop(&cli->progress);
   int code = done ? 0 : -1;
+  if (done && !prune.dry_run) forget(store, result.gone);
   if (done && cli->json) {
     print_json(cli, store, &prune, &result);
     if (!result.is_reached) code = bl_error_exit_code(BL_ERROR_NO_SPACE);

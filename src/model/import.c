@@ -10,6 +10,7 @@
 #include "model/import_file.h"
 #include "model/import_plan.h"
 #include "model/key.h"
+#include "model/state.h"
 
 typedef struct {
   const BlImportOptions *options;
@@ -181,6 +182,13 @@ static gboolean are_times_equal(const Import *import, const BlInfo *info) {
   return TRUE;
 }
 
+/* What a verification found bad is compared, whatever the times say. */
+static gboolean is_degraded(const Import *import) {
+  const BlBuild *build = import->build;
+  g_autoptr(BlState) state = bl_state_load(build->store, build->id, NULL);
+  return state == NULL || bl_state_is_degraded(state);
+}
+
 static gboolean mend_info(Import *import, BlInfo **info, GError **error) {
   g_autoptr(GError) fault = NULL;
   BlBuild *build = import->build;
@@ -212,7 +220,8 @@ static gboolean import_again(Import *import, GError **error) {
   g_free(import->result->commit);
   import->result->commit = g_strdup(info->commit);
   import->result->outcome = BL_IMPORT_ALREADY_THERE;
-  gboolean is_known = import->options->quick && are_times_equal(import, info);
+  gboolean is_known =
+      import->options->quick && are_times_equal(import, info) && !is_degraded(import);
   return (is_known ? bl_build_keep(import->build, error) : mend_objects(import, error)) &&
          set_ref(import, import->options->revision != NULL, error);
 }

@@ -178,6 +178,15 @@ def test_degraded_is_not_given_out(checked, tmp_path):
     checked("model", "pull", "m", "--output", "out")
 
 
+@pytest.mark.parametrize("option", [[], ["--quick"]])
+def test_importing_again_mends_what_is_degraded(checked, tmp_path, option):
+    flip(largest(checked)[1])
+    checked.verify("m", rc=4)
+    checked.do_import(tmp_path / "model", "m", *option)
+    assert checked.status("m") == "READY"
+    checked.verify("m")
+
+
 def test_a_part_adds_and_takes_nothing_off(checked):
     name, path = largest(checked)
     other = next(n for n in objects(checked) if n != name)
