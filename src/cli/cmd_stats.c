@@ -10,11 +10,11 @@
 
 static struct { char *model_id, *sort; } opt;
 
-static const GOptionEntry options[] = {
-    {"model-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.model_id, "only this model's, as the argument",
-     "MODEL_ID"},
-    {"sort", 0, 0, G_OPTION_ARG_FILENAME, &opt.sort, "by id (default), size, unique or used", "BY"},
-    {NULL}};
+static const GOptionEntry options[] = {{"model-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.model_id,
+                                        "only this model's, as the argument", "MODEL_ID"},
+                                       {"sort", 0, 0, G_OPTION_ARG_FILENAME, &opt.sort,
+                                        "what comes first (default: id)", "id|size|unique|used"},
+                                       {NULL}};
 
 typedef struct {
   const BlStats *stats;
@@ -237,7 +237,7 @@ const BlCommand bl_cmd_stats = {
     .examples =
         "ballast stats\n"
         "ballast stats --sort unique\n"
-        "ballast stats --metrics-file /var/lib/node_exporter/ballast.prom\n",
+        "ballast stats --metrics-file ballast.prom\n",
     .options = options,
     .run = run,
 };

@@ -88,9 +88,10 @@ void bl_help_command(FILE *file, const BlCommand *command) {
     print_options(file, command->options);
   }
   print_examples(file, command->examples);
-  if (command->group == NULL) return;
-  /* The model commands have a page each, the config commands one together. */
-  gboolean is_model = g_str_equal(command->group, "model");
+  if (command == &bl_cmd_help) return;
+  /* The commands of a group have one page together, but those of "model" one each. */
+  const char *group = command->group != NULL ? command->group : command->name;
+  gboolean is_model = g_str_equal(group, "model");
   fprintf(file, "\nOptions of every command: \"ballast help\". More: \"man ballast-%s%s%s\".\n",
-          command->group, is_model ? "-" : "", is_model ? command->name : "");
+          group, is_model ? "-" : "", is_model ? command->name : "");
 }

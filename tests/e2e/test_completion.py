@@ -91,6 +91,14 @@ def test_names(shell, scene):
     assert shell("ballast --store ./no model pull ") == []
 
 
+def test_values_and_refs_of_other_commands(shell, scene):
+    assert shell("ballast stats --sort un") == ["unique"]
+    assert shell("ballast model tag acme/qwen ") == shell("ballast model tag qwen-1 v") == ["v1.0"]
+    assert shell("ballast model pin ll") == ["llama-1"]
+    assert len(shell("ballast model copy qwen-1 --to ./st")) == 1
+    assert {"stats", "store"} <= set(shell("ballast s"))
+
+
 def test_files(shell, scene, tmp_path):
     assert [name.rstrip("/").removeprefix("./") for name in shell("ballast model import ./a")] == ["a"]
     files = [name.rstrip("/").removeprefix("./") for name in shell("ballast model materialize-file qwen-1 config.json ./")]

@@ -81,8 +81,15 @@ def test_see_also_names_pages_that_are_there():
 def page_of(command):
     group, _, name = command["name"].partition(" ")
     if not name:
-        return TOP / "man/ballast.1.scd"
+        own = TOP / "man" / f"ballast-{group}.1.scd"
+        return own if own.exists() else TOP / "man/ballast.1.scd"
     return TOP / "man" / (f"ballast-{group}-{name}.1.scd" if group == "model" else f"ballast-{group}.1.scd")
+
+
+def test_help_names_pages_that_are_there(ballast):
+    for command in commands(ballast):
+        for page in re.findall(r"\"man (ballast[a-z-]*)\"", ballast("help", *command["name"].split()).text):
+            assert page_of(command) == TOP / "man" / f"{page}.1.scd", command
 
 
 def options_of_help(ballast, command):
@@ -100,7 +107,7 @@ def test_manual_pages_have_every_option(ballast):
 
 
 def test_manual_pages_have_no_other_option(ballast):
-    overview = set(re.findall(r"--[a-z]+", ballast("help").text))
+    overview = set(re.findall(r"--[a-z-]+", ballast("help").text))
     for page in PAGES:
         known = set(overview)
         for command in commands(ballast):
