@@ -111,10 +111,17 @@ static void keep_due(Gc *gc, const BlFinding *finding) {
   g_ptr_array_add(gc->due, due);
 }
 
+/* What cannot be looked at cannot be judged. */
+static void warn_unreadable(Gc *gc, const BlFinding *finding) {
+  if (finding->kind == BL_FINDING_UNREADABLE)
+    bl_job_note(gc->job, BL_NOTE_WARNING, "left as it is: %s", finding->text);
+}
+
 static gboolean on_found(const BlFinding *finding, gpointer user, GError **error) {
   Gc *gc = user;
   gint64 since = seen_since(gc, finding);
   (void)error;
+  warn_unreadable(gc, finding);
   if (!finding->is_garbage) return TRUE;
   gc->is_full = !bl_gc_record_add(gc->now, finding->identity, since) || gc->is_full;
   if (!is_due(gc, finding))
@@ -129,6 +136,7 @@ static gboolean on_found(const BlFinding *finding, gpointer user, GError **error
 /* Under the claim: what is due still and lies there. */
 static gboolean on_found_again(const BlFinding *finding, gpointer user, GError **error) {
   Gc *gc = user;
+  warn_unreadable(gc, finding);
   if (!is_below_checkpoint(finding->kind) || !is_due(gc, finding)) return TRUE;
   if (!bl_job_check(gc->job, error) || !bl_claim_check(gc->claim, error)) return FALSE;
   if (finding->name != NULL) {

@@ -72,6 +72,10 @@ static void choose(Prune *prune) {
   for (guint i = 0; i < prune->survey->checkpoints->len; i++) {
     BlSurveyed *surveyed = g_ptr_array_index(prune->survey->checkpoints, i);
     if (is_asked_for(prune, surveyed)) g_ptr_array_add(prune->order, surveyed);
+    if (surveyed->status == BL_CHECKPOINT_UNREADABLE)
+      bl_job_note(prune->job, BL_NOTE_WARNING,
+                  "checkpoint \"%s\" cannot be read, and stays (\"ballast fsck\" says why)",
+                  surveyed->checkpoint_id);
   }
   if (prune->options->keep > 0) {
     guint n_kept = 0;

@@ -18,8 +18,8 @@ typedef struct {
   const BlClaim *own;
   BlFindingFunc func;
   gpointer user;
-  BlManifest *manifest; /* NULL: none, or none that can be read; fault says */
-  GError *fault;
+  BlManifest *manifest;        /* NULL: none, or none that can be read; fault says */
+  GError *fault, *claim_fault; /* claim_fault: the claim cannot be read */
   BlObjects *objects;
   BlSurveyed *item;
   gboolean is_clean; /* READY, all objects there and named */
@@ -45,6 +45,7 @@ static void look_clear(Look *look) {
   g_clear_pointer(&look->objects, bl_objects_free);
   g_clear_pointer(&look->item, bl_surveyed_free);
   g_clear_error(&look->fault);
+  g_clear_error(&look->claim_fault);
   look->is_clean = FALSE;
 }
 
@@ -125,9 +126,8 @@ static gboolean peek_claim(Look *look, GError **error) {
                      &fault)) {
     /* A claim that cannot be read may be anybody's. */
     item->is_busy = is_fault_of_one(fault);
-    if (item->is_busy) return TRUE;
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return FALSE;
+    g_propagate_error(item->is_busy ? &look->claim_fault : error, g_steal_pointer(&fault));
+    return item->is_busy;
   }
   item->is_busy = state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN;
   if (!item->is_busy) return TRUE;
@@ -281,10 +281,12 @@ static gboolean is_passing(const Look *look, const BlControlObject *control) {
   BlKeyBuffer prefix;
   BlClaimState state;
   guint64 size;
-  if (!bl_store_size(look->store, control->key, &size, NULL)) return TRUE;
+  g_autoptr(GError) fault = NULL;
+  if (!bl_store_size(look->store, control->key, &size, &fault))
+    return g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND);
   return look->own == NULL &&
-         (!bl_claim_peek(look->store, bl_key_prefix(prefix, look->id), &state, NULL, NULL, NULL) ||
-          state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN);
+         bl_claim_peek(look->store, bl_key_prefix(prefix, look->id), &state, NULL, NULL, NULL) &&
+         (state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN);
 }
 
 static gboolean emit_claims(const Look *look, GError **error) {
@@ -350,6 +352,9 @@ static gboolean apply_state(const Look *look, GError **error) {
 
 static gboolean judge(Look *look, GError **error) {
   BlFinding finding = {.text = look->fault != NULL ? look->fault->message : NULL};
+  BlFinding claim = {.kind = BL_FINDING_UNREADABLE};
+  if (look->claim_fault != NULL) claim.text = look->claim_fault->message;
+  if (claim.text != NULL && !emit(look, &claim, error)) return FALSE;
   switch (look->item->status) {
     case BL_CHECKPOINT_UNREADABLE:
       finding.kind = BL_FINDING_UNREADABLE;

@@ -4,6 +4,7 @@ A new scene is a class below with a name in `SCENES`; test_kill.py and test_erro
 differs from `Scene`: `prepare` (the state at the start), `args` (the command), `check_between` (what must hold at any moment)
 and `check_after` (what must hold when it has succeeded)."""
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -56,6 +57,13 @@ def damage(file, at=100):
     file.unlink()
     file.write_bytes(data)
     file.chmod(mode)
+
+
+def collect(ballast):
+    """gc, when temporaries are no longer so young that somebody may be writing them."""
+    for file in ballast.store.rglob(".tmp-*"):
+        os.utime(file, (1, 1))
+    ballast("gc", "--grace", "0")
 
 
 class Scene:
@@ -118,6 +126,10 @@ class Scene:
         assert result.rc == 0, result
         return self.shim.calls
 
+    def told(self, result):
+        """Where a run that failed says why."""
+        return result.error
+
     def check_other(self):
         self.ballast.verify("other")
 
@@ -134,6 +146,9 @@ class Scene:
 
     def check_after(self):
         """What must hold when the command has succeeded."""
+        # Half a note that a reader left of its use: no other reader may take it for a dead one's.
+        if list((self.ballast.store / "weight/used").glob(".tmp-*")):
+            self.ballast("gc", "--grace", "0")
         for store in self.stores():
             found = walk(store)
             found.assert_clean()
@@ -243,3 +258,155 @@ class Delete(Scene):
 
     def check_statuses(self, found):
         assert "m" not in found.statuses and "other" in found.statuses
+
+
+@scene("gc")
+class Gc(Scene):
+    """"m" is FAILED, something is left over beside "other", and all of it goes."""
+
+    def args(self):
+        return ["gc", "--grace", "0"]
+
+    def prepare(self, at_start):
+        folder = self.start / "store/weight/models"
+        manifest = folder / "m/manifest"
+        text = manifest.read_bytes().replace(b'"error":null', b'"error":"import in progress"')
+        manifest.chmod(0o644)
+        manifest.write_bytes(text.replace(b'"status":"READY"', b'"status":"FAILED"'))
+        (folder / "other" / ("files," + "0" * 64 + ",chunks,00000000")).write_bytes(b"orphan")
+        temporary = folder / "other/.tmp-00112233445566778899aabbccddeeff-0"
+        temporary.write_bytes(b"half")
+        os.utime(temporary, (1, 1))
+
+    def again(self):
+        collect(self.ballast)
+        self.check_after()
+
+    def check_statuses(self, found):
+        assert "m" not in found.statuses and "other" in found.statuses
+
+
+@scene("prune")
+class Prune(Scene):
+    """"m" was used the longest ago, and goes."""
+
+    def args(self):
+        return ["prune", "--older-than", "1d", "--yes"]
+
+    def prepare(self, at_start):
+        manifest = self.start / "store/weight/models/m/manifest"
+        document = json.loads(manifest.read_bytes())
+        document["created_at"] -= 3 * 24 * 3600
+        manifest.chmod(0o644)
+        manifest.write_text(json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+    def again(self):
+        """One that is half deleted is no checkpoint to prune any more: gc ends it."""
+        self.ballast(*self.args())
+        collect(self.ballast)
+        self.check_after()
+
+    def check_statuses(self, found):
+        assert "m" not in found.statuses and "other" in found.statuses
+
+
+@scene("repair")
+class Repair(Scene):
+    """Of "m" a shard is damaged that "other" has too, another in chunks, one file is gone, and so are the digests."""
+
+    m_is_damaged = True
+
+    def prepare(self, at_start):
+        at_start.delete("m")
+        at_start.do_import(self.model, "m", "--model-id", "org/m", "--file-chunk-size", "12K")
+        damage(object_file(at_start.store, "m", "model-00001-of-00002.safetensors"))
+        damage(object_file(at_start.store, "m", "model-00002-of-00002.safetensors"))
+        object_file(at_start.store, "m", "tokenizer.json").unlink()
+        damage(at_start.store / "weight/models/m/digests", at=0)
+        at_start.verify("m", rc=4)
+
+    def args(self):
+        return ["model", "repair", "m", "--from", self.model]
+
+    def told(self, result):
+        """What cannot be mended is named on standard output."""
+        return result.text if result.text else result.error
+
+
+class CopyScene(Scene):
+    """From the store into a second one, which has "other"."""
+
+    def prepare(self, at_start):
+        at_start.having(store=self.start / "second").do_import(self.other, "other", "--model-id", "org/other")
+
+    def stores(self):
+        return [self.ballast.store, self.work / "second"]
+
+    def args(self):
+        return ["model", "copy", "m", "--to", self.work / "second"]
+
+    def check_other(self):
+        for store in self.stores():
+            self.ballast.having(store=store).verify("other")
+
+
+@scene("copy")
+class Copy(CopyScene):
+    def args(self):
+        return [*super().args(), "--file-chunk-size", "5K"]
+
+
+@scene("copy-resume")
+class CopyResume(CopyScene):
+    """A killed copy is there."""
+
+    def prepare(self, at_start):
+        super().prepare(at_start)
+        env = self.shim.env(self.start, "kill", 50)
+        at_start.having(env=env)("model", "copy", "m", "--to", self.start / "second", rc=-9)
+
+
+@scene("copy-mend")
+class CopyMend(CopyScene):
+    """A READY copy is there, and damaged."""
+
+    m_is_damaged = True
+
+    def prepare(self, at_start):
+        super().prepare(at_start)
+        at_start("model", "copy", "m", "--to", self.start / "second")
+        damage(object_file(self.start / "second", "m"))
+
+
+@scene("room")
+class Room(Scene):
+    """An import that asks for room, in a store that has a limit."""
+
+    has_m = False
+
+    def prepare(self, at_start):
+        at_start("store", "set", "--max-bytes", "1GiB")
+
+
+@scene("store-set")
+class StoreSet(Scene):
+    """A limit, and a store that was its user's alone is opened to the group."""
+
+    def prepare(self, at_start):
+        for path in at_start.store.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o400)
+
+    def args(self):
+        return ["store", "set", "--max-bytes", "1GiB", "--shared", "group"]
+
+    def check_between(self):
+        super().check_between()
+        settings = self.ballast("store", "set", json=True).json
+        assert (settings["max_bytes"], settings["shared"]) in ((None, "umask"), (2**30, "group"))
+
+    def check_after(self):
+        super().check_after()
+        settings = self.ballast("store", "set", json=True).json
+        assert (settings["max_bytes"], settings["shared"]) == (2**30, "group")
+        for path in (self.ballast.store / "weight").rglob("*"):
+            assert path.stat().st_mode & 0o7070 == (0o2070 if path.is_dir() else 0o040), path
