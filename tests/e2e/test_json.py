@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import models
+from support.scenes import object_file
 
 TOP = Path(__file__).parent.parent.parent
 GOLDEN = TOP / "tests/golden/json"
@@ -17,7 +18,8 @@ GOLDEN = TOP / "tests/golden/json"
 # What differs from run to run stands in the golden files as one of these.
 FIXED = {"created_at": 1700000000, "updated_at": 1700000000, "checked_at": 1700000000,
          "used_at": 1700000000, "elapsed_ms": 0, "manifest_sha256": "0" * 64, "host": "host",
-         "ballast": "0.0.0", "version": "0.0.0", "message": "words", "text": "words"}
+         "ballast": "0.0.0", "version": "0.0.0", "message": "words", "text": "words",
+         "verdict": "ok", "advice": "words", "n_notes": 0}
 
 
 def plain(value, tmp):
@@ -35,19 +37,28 @@ def is_fixed(name, value):
     if name == "manifest_sha256":
         return re.fullmatch("[0-9a-f]{64}", value) is not None
     # Words are for people, and may become better ones.
-    if name in ("host", "ballast", "message", "text"):
+    if name == "advice" and value is None:
+        return True
+    if name in ("host", "ballast", "message", "text", "verdict", "advice"):
         return isinstance(value, str) and value != ""
     return isinstance(value, int) and value >= 0
+
+
+def replace(document, inner):
+    """The document with these members of its arrays' objects, where they are there and no null."""
+    def item(value):
+        return {k: inner[k] if k in inner and v is not None else v for k, v in value.items()} if isinstance(value, dict) else value
+    return {k: [item(v) for v in value] if isinstance(value, list) else value for k, value in document.items()}
 
 
 @pytest.fixture
 def document(ballast, tmp_path):
     """document("name", args…, rc=0): the command's document is the golden file of that name, but for `differs`, numbers
-    by their name."""
-    def check(name, *args, rc=0, differs={}):
+    by their name; in the objects of its arrays, but for `inner`."""
+    def check(name, *args, rc=0, differs={}, inner={}):
         result = ballast(*args, rc=rc, json=True)
         assert all(result.json[member] > 0 for member in differs)
-        text = json.dumps(plain({**result.json, **differs}, tmp_path), indent=2) + "\n"
+        text = json.dumps(plain({**replace(result.json, inner), **differs}, tmp_path), indent=2) + "\n"
         file = GOLDEN / f"{name}.json"
         if os.environ.get("BALLAST_GOLDEN") == "write":
             file.write_text(text)
@@ -95,6 +106,12 @@ def test_model_commands(document, ballast, tiny, tmp_path):
     document("error-not-found", "model", "inspect", "tiny-1", rc=3)
 
 
+def test_doctor(document, ballast, model):
+    """What a machine has or lacks are its verdicts; which things are looked at is the same on all."""
+    ballast.do_import(model, "m")
+    document("doctor", "doctor")
+
+
 def test_damage(document, ballast, tiny):
     ballast.do_import(tiny, "m")
     files = ballast.store / "weight/models/m"
@@ -134,6 +151,24 @@ def test_failed_import(document, ballast, tiny):
     file.write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
     document("list-failed", "model", "list")
     document("inspect-failed", "model", "inspect", "m")
+
+
+def test_upkeep(document, ballast, tiny):
+    """Numbers that differ: what control objects hold, and free space."""
+    totals = {"stored_bytes": 1000, "free_bytes": 1 << 40}
+    ballast.do_import(tiny, "tiny-1", "--model-id", "acme/tiny")
+    document("stats", "stats", differs=totals, inner={"unique_bytes": 1000})
+    document("prune", "prune", "--older-than", "0", differs={"used_bytes": 1000, "freed_bytes": 900},
+             inner={"freed_bytes": 900})
+    document("fsck-clean", "fsck")
+    manifest = ballast.store / "weight/models/tiny-1/manifest"
+    object_file(ballast.store, "tiny-1", "config.json").unlink()
+    (manifest.parent / "notes").write_text("mine")
+    document("fsck", "fsck", rc=4)
+    manifest.unlink()
+    (manifest.parent / "notes").unlink()
+    document("gc", "gc", inner={"n_bytes": 900, "due_at": 1700003600}, differs={"next_at": 1700003600})
+    document("gc-removed", "gc", "--grace", "0", differs={"n_bytes": 1000}, inner={"n_bytes": 900})
 
 
 def members(value):
