@@ -155,7 +155,8 @@ static int run(BlCli *cli, char **args, GError **error) {
     print_json(cli, id, result, elapsed_us);
   else
     print_result(cli, id, result, elapsed_us);
-  return bl_verify_result_is_bad(result) ? bl_error_exit_code(BL_ERROR_CORRUPT) : 0;
+  if (bl_verify_result_is_bad(result)) return bl_error_exit_code(BL_ERROR_CORRUPT);
+  return result->is_record_lost ? bl_error_exit_code(BL_ERROR_IO) : 0;
 }
 
 const BlCommand bl_cmd_model_verify = {

@@ -221,6 +221,7 @@ gboolean bl_state_update(BlStore *store, const char *checkpoint_id, BlStateFunc 
   if (claim == NULL) return FALSE;
   /* It may have been deleted before the claim was ours. */
   gboolean ok = check_there(store, checkpoint_id, error) &&
+                bl_store_sweep(store, prefix, NULL, error) &&
                 bl_state_update_claimed(store, checkpoint_id, func, user, job, error);
   return bl_claim_release(claim, ok ? error : NULL) && ok;
 }

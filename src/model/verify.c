@@ -468,6 +468,7 @@ static void record(Check *check) {
       .checked_at = is_complete && is_read_whole(check) ? g_get_real_time() / G_USEC_PER_SEC : 0,
   };
   result->not_recorded = bl_verify_record(&record, check->store, check->state, check->job);
+  result->is_record_lost = record.is_lost;
   result->digests_written = record.digests_written;
   result->was_degraded = record.was_degraded;
   result->is_degraded = result->not_recorded == NULL ? record.is_degraded : record.was_degraded;

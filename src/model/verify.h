@@ -35,7 +35,8 @@ typedef struct {
   gboolean digests_written; /* they were absent and everything was right */
   /* As the store's state has it, before and behind: something is gone or damaged. */
   gboolean was_degraded, is_degraded;
-  char *not_recorded; /* why the state could not be written; NULL: it was, or had not to be */
+  char *not_recorded;      /* why that could not be written; NULL: it was, or had not to be */
+  gboolean is_record_lost; /* a write failed, though the store can be written and is nobody's */
 } BlVerifyResult;
 void bl_verify_result_free(BlVerifyResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlVerifyResult, bl_verify_result_free)

@@ -75,7 +75,8 @@ static gboolean write_record(BlVerifyRecord *record, BlStore *store, BlJob *job,
     return bl_error_set(error, BL_ERROR_BUSY, "claimed: %s", owner);
   BlClaim *claim = bl_claim_acquire(store, prefix, "verify", 0, job, error);
   if (claim == NULL) return FALSE;
-  gboolean ok = write_claimed(record, store, job, error);
+  gboolean ok =
+      bl_store_sweep(store, prefix, NULL, error) && write_claimed(record, store, job, error);
   return bl_claim_release(claim, ok ? error : NULL) && ok;
 }
 
@@ -83,7 +84,8 @@ char *bl_verify_record(BlVerifyRecord *record, BlStore *store, const BlState *st
   g_autoptr(GError) fault = NULL;
   if (!is_anything_new(record, state) || write_record(record, store, job, &fault)) return NULL;
   BlErrorCode code = bl_error_code(fault);
-  if (code != BL_ERROR_DENIED && code != BL_ERROR_BUSY && code != BL_ERROR_CANCELLED)
+  record->is_lost = code != BL_ERROR_DENIED && code != BL_ERROR_BUSY && code != BL_ERROR_CANCELLED;
+  if (record->is_lost)
     bl_job_note(job, BL_NOTE_WARNING, "what was found could not be written to the store: %s",
                 fault->message);
   return g_strdup(fault->message);

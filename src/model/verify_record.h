@@ -19,6 +19,7 @@ typedef struct {
   gint64 checked_at;                  /* Unix seconds where every byte was read, else 0 */
   gboolean was_degraded, is_degraded; /* out */
   gboolean digests_written;           /* out */
+  gboolean is_lost;                   /* out: a write failed */
 } BlVerifyRecord;
 
 /* Writes what is to be written, under the claim, and only while the manifest is still the one that

@@ -12,7 +12,7 @@
  * drop a lock; the program dies before the call, a write is half done. stop: the same calls; the
  * program stands still (SIGSTOP) until it is told to go on. ENOSPC, EDQUOT: calls that need room.
  * EINTR: calls that may sleep. short: reads and writes of more than one byte. EIO: all. The n-th
- * call's name is left in "<counter>.name". */
+ * call's name, and what it was about, are left in "<counter>.name". */
 #undef _FILE_OFFSET_BITS /* or the headers would rename what is defined here */
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
@@ -86,24 +86,29 @@ __attribute__((constructor)) static void start(void) {
   syscall(SYS_close, fd);
 }
 
+/* What the thread's last call was about. */
+static __thread char last_path[PATH_MAX];
+
 static int is_below_root(const char *path) {
   return strncmp(path, root, root_size) == 0 && (path[root_size] == '/' || path[root_size] == 0);
 }
 
 static int is_fd_ours(int fd) {
-  char link[32], path[PATH_MAX];
+  char link[32];
   if (fd == AT_FDCWD)
     snprintf(link, sizeof link, "/proc/self/cwd");
   else
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  long size = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+  long size = syscall(SYS_readlinkat, AT_FDCWD, link, last_path, sizeof last_path - 1);
   if (size < 0) return 0;
-  path[size] = 0;
-  return is_below_root(path);
+  last_path[size] = 0;
+  return is_below_root(last_path);
 }
 
 static int is_path_ours(int dir_fd, const char *path) {
-  return path && path[0] == '/' ? is_below_root(path) : is_fd_ours(dir_fd);
+  if (!path || path[0] != '/') return is_fd_ours(dir_fd);
+  snprintf(last_path, sizeof last_path, "%s", path);
+  return is_below_root(path);
 }
 
 static void leave_name(const char *name) {
@@ -111,6 +116,8 @@ static void leave_name(const char *name) {
       syscall(SYS_openat, AT_FDCWD, name_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return;
   syscall(SYS_write, fd, name, strlen(name));
+  syscall(SYS_write, fd, "\n", 1);
+  syscall(SYS_write, fd, last_path, strlen(last_path));
   syscall(SYS_close, fd);
 }
 

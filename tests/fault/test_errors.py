@@ -34,14 +34,19 @@ def check(scene, deed, result):
         assert result.rc == 0
     elif result.rc != 0:
         names = [str(scene.work), str(scene.model), '"m"', "weight/models/m/", 'ref "main"', *scene_files(scene)]
-        assert any(name in result.error for name in names), "the message names nothing"
-    if scene.shim.name in MUST_BE_HEARD and deed not in HARMLESS:
-        assert result.rc != 0, "a failed write was not heard"
+        assert any(name in scene.told(result) for name in names), "the message names nothing"
+    if scene.shim.name in MUST_BE_HEARD and deed not in HARMLESS and not is_best_effort(scene.shim.path):
+        assert result.rc != 0 or scene.warns and result.warnings(), "a failed write was not heard"
     scene.check_between()
     if result.rc == 0 and not result.warnings():
         scene.check_after()
     else:
         scene.again()
+
+
+def is_best_effort(path):
+    """A note of the last use, and what a machine keeps for itself: nothing depends on them."""
+    return "/weight/used" in path or "/state/ballast" in path or "/state/identities" in path
 
 
 def scene_files(scene):

@@ -19,11 +19,19 @@ class Shim:
     def calls(self):
         return int.from_bytes(self.counter.read_bytes(), "little")
 
+    def hit(self, line):
+        path = self.counter.with_name(self.counter.name + ".name")
+        return path.read_text(errors="surrogateescape").split("\n", 1)[line] if path.exists() else None
+
     @property
     def name(self):
         """The call that was killed or failed; None where the program made fewer."""
-        path = self.counter.with_name(self.counter.name + ".name")
-        return path.read_text() if path.exists() else None
+        return self.hit(0)
+
+    @property
+    def path(self):
+        """The file or folder that the call was about; None likewise."""
+        return self.hit(1)
 
 
 def start_stopped(ballast, shim, at, *args):

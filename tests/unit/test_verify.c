@@ -385,6 +385,7 @@ static void test_record_faults(void) {
       g_assert_nonnull(result);
       g_assert_false(bl_verify_result_is_bad(result));
       hits = bl_fault_store_n_hits(store);
+      g_assert_true(result->is_record_lost == (hits > 0) || result->digests_written);
     }
   }
 }
