@@ -27,6 +27,8 @@ typedef struct {
   guint32 *links; /* the n_links files asked for */
   guint64 n_links;
   guint8 *link_state; /* BlPullState of each */
+  GPtrArray *refs;    /* of char*: names to set */
+  guint n_must;       /* the first of them, 1 or 0, is the revision */
 } Export;
 
 static const char *blob_name(const BlPull *pull, guint64 file) {
@@ -243,26 +245,33 @@ static gboolean write_ref(const Export *export, int fd, gconstpointer user, GErr
   return bl_write_all(fd, export->commit, strlen(export->commit), error);
 }
 
+/* Whether the ref needs nothing: it says so already, or belongs to another commit and is not to
+ * move. */
+static gboolean is_ref_right(const Export *export, const char *name, gboolean must) {
+  g_autofree char *path = g_strconcat(BL_HF_REFS "/", name, NULL);
+  g_autofree char *now = read_ref(export, path);
+  return now != NULL && (!must || strcmp(now, export->commit) == 0);
+}
+
 /* must: the checkpoint's revision, which moves, and is an error where it cannot be set. */
 static gboolean set_ref(const Export *export, const char *name, gboolean must, GError **error) {
   g_autofree char *path = g_strconcat(BL_HF_REFS "/", name, NULL);
   g_autofree char *shown = bl_path_display(name);
-  g_autofree char *now = read_ref(export, path);
+  g_autofree char *before = read_ref(export, path);
   g_autoptr(GError) cause = NULL;
-  if (now != NULL && (strcmp(now, export->commit) == 0 || !must)) return TRUE;
-  gboolean is_name = bl_path_check(name, strlen(name), NULL) && !bl_hf_is_commit(name);
-  if (is_name && write_file(export, path, write_ref, NULL, &cause)) {
-    if (now != NULL)
-      bl_job_note(export->pull->job, BL_NOTE_INFO, "%s of the cache now means %s (it meant %.40s)",
-                  shown, export->commit, now);
+  if (is_ref_right(export, name, must)) return TRUE;
+  if (write_file(export, path, write_ref, NULL, &cause)) {
+    if (before != NULL)
+      bl_job_note(export->pull->job, BL_NOTE_INFO, "%s of the cache now means %s (it meant %s)",
+                  shown, export->commit, before);
     return TRUE;
   }
-  if (is_name && must) {
+  if (must) {
     g_propagate_error(error, g_steal_pointer(&cause));
     return FALSE;
   }
   bl_job_note(export->pull->job, BL_NOTE_WARNING, "ref \"%s\" is not set in the cache: %s", shown,
-              is_name ? cause->message : "it is no name for one there");
+              cause->message);
   return TRUE;
 }
 
@@ -273,21 +282,45 @@ static gboolean is_of_another(const Export *export, const char *name) {
   return id != NULL && strcmp(id, manifest->checkpoint_id) != 0;
 }
 
-static gboolean set_refs(const Export *export, GError **error) {
+/* Adds the names that may be refs in a cache, once each. */
+static void collect_refs(Export *export, char **names) {
+  for (char **name = names; *name != NULL; name++) {
+    if (bl_hf_is_commit(*name) || is_of_another(export, *name) ||
+        g_ptr_array_find_with_equal_func(export->refs, *name, g_str_equal, NULL))
+      continue;
+    if (bl_path_check(*name, strlen(*name), NULL)) {
+      g_ptr_array_add(export->refs, g_strdup(*name));
+      continue;
+    }
+    g_autofree char *shown = bl_path_display(*name);
+    bl_job_note(export->pull->job, BL_NOTE_WARNING,
+                "ref \"%s\" is not set in the cache: it is no name for one there", shown);
+  }
+}
+
+/* The revision first, where it is a name. */
+static gboolean choose_refs(Export *export, GError **error) {
   const BlManifest *manifest = export->pull->manifest;
-  const char *revision = manifest->revision;
+  char *revision[] = {manifest->revision, NULL};
   g_auto(GStrv) tagged =
       bl_ref_names(export->pull->store, manifest->model_id, manifest->checkpoint_id, error);
   if (tagged == NULL) return FALSE;
-  if (!bl_hf_is_commit(revision) && !is_of_another(export, revision) &&
-      !set_ref(export, revision, TRUE, error))
-    return FALSE;
-  char **const lists[] = {tagged, export->pull->info->refs};
-  for (gsize i = 0; i < G_N_ELEMENTS(lists); i++)
-    for (char **name = lists[i]; *name != NULL; name++)
-      if (strcmp(*name, revision) != 0 && !bl_hf_is_commit(*name) &&
-          !is_of_another(export, *name) && !set_ref(export, *name, FALSE, error))
-        return FALSE;
+  collect_refs(export, revision);
+  export->n_must = export->refs->len;
+  collect_refs(export, tagged);
+  collect_refs(export, export->pull->info->refs);
+  return TRUE;
+}
+
+static gboolean are_refs_right(const Export *export) {
+  for (guint i = 0; i < export->refs->len; i++)
+    if (!is_ref_right(export, export->refs->pdata[i], i < export->n_must)) return FALSE;
+  return TRUE;
+}
+
+static gboolean set_refs(const Export *export, GError **error) {
+  for (guint i = 0; i < export->refs->len; i++)
+    if (!set_ref(export, export->refs->pdata[i], i < export->n_must, error)) return FALSE;
   return bl_target_sync(export->pull->target, error);
 }
 
@@ -317,10 +350,22 @@ static gboolean write_tree(const Export *export, int fd, gconstpointer user, GEr
   return bl_write_all(fd, out->str, out->len, error);
 }
 
-/* The listing of the commit, with which clients tell a whole snapshot from a part of one. Only a
- * commit that was made from the content is known to have these files and no others. */
-static gboolean make_tree(const Export *export, GError **error) {
+/* Whether the listing is there, or is not to be. Only a commit that was made from the content is
+ * known to have these files and no others. */
+static gboolean has_tree(const Export *export) {
+  BlTargetPlace place;
   if (export->pull->info->commit_from_source) return TRUE;
+  g_autofree char *path = g_strdup_printf(BL_HF_TREES "/%s.json", export->commit);
+  if (bl_target_find_place(export->pull->target, path, 0, FALSE, &place, NULL) != BL_PLACE_FOUND)
+    return FALSE;
+  gboolean is_there = faccessat(place.folder_fd, place.name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  bl_place_close(&place);
+  return is_there;
+}
+
+/* The listing of the commit, with which clients tell a whole snapshot from a part of one. */
+static gboolean make_tree(const Export *export, GError **error) {
+  if (has_tree(export)) return TRUE;
   g_autofree char *path = g_strdup_printf(BL_HF_TREES "/%s.json", export->commit);
   return write_file(export, path, write_tree, NULL, error);
 }
@@ -328,6 +373,18 @@ static gboolean make_tree(const Export *export, GError **error) {
 /* Links, listing and refs, each durable before the next. */
 static gboolean make_rest(Export *export, GError **error) {
   return make_links(export, error) && make_tree(export, error) && set_refs(export, error);
+}
+
+/* A complete cache may be read-only; what a killed pull left in it goes where that is possible. */
+static gboolean finish_complete(const Export *export, GError **error) {
+  BlTarget *target = export->pull->target;
+  BlTargetPlace place;
+  if (bl_target_find_place(target, BL_TARGET_OWN_FOLDER "/tmp", 0, FALSE, &place, NULL) ==
+      BL_PLACE_FOUND) {
+    bl_place_close(&place);
+    (void)bl_target_begin(target, FALSE, export->pull->job, NULL);
+  }
+  return bl_target_sync_all(target, error);
 }
 
 static gboolean run_export(Export *export, const char *folder, BlPullResult *result,
@@ -342,6 +399,9 @@ static gboolean run_export(Export *export, const char *folder, BlPullResult *res
   }
   if (!bl_pull_examine(pull, error) || !examine_links(export, &n_links, error)) return FALSE;
   guint64 n_blobs = bl_pull_count_to_write(pull);
+  bl_pull_fill_result(pull, result);
+  if (pull->target != NULL && n_blobs + n_links == 0 && has_tree(export) && are_refs_right(export))
+    return finish_complete(export, error);
   if (pull->target == NULL) pull->target = bl_target_make(folder, error);
   if (pull->target == NULL ||
       !bl_target_begin(pull->target, n_blobs + n_links <= BL_PULL_N_SYNC_EACH, pull->job, error) ||
@@ -369,7 +429,10 @@ gboolean bl_hf_export(BlStore *store, const char *checkpoint_id, const char *cac
   g_autofree char *name = bl_hf_folder_name(repo_id);
   g_autofree char *folder = g_build_filename(cache, name, NULL);
   Export export = {.pull = pull, .commit = pull->info->commit};
-  gboolean ok = select_blobs(&export, error) && run_export(&export, folder, result, error);
+  export.refs = g_ptr_array_new_with_free_func(g_free);
+  gboolean ok = select_blobs(&export, error) && choose_refs(&export, error) &&
+                run_export(&export, folder, result, error);
+  g_ptr_array_unref(export.refs);
   g_free(export.links);
   g_free(export.link_state);
   if (!ok) return FALSE;

@@ -22,7 +22,7 @@
 /* A ref's file holds 40 digits; what is longer is none. */
 #define MAX_REF_BYTES 128
 #define MAX_REF_DEPTH 16
-#define MAX_REFS 10000u
+#define MAX_REFS 5000u
 /* Choices that a message names. */
 #define N_CHOICES 10u
 
@@ -287,8 +287,23 @@ static char *choose_revision(const Repo *repo, const BlHfSnapshot *snapshot, con
   return g_strdup(snapshot->refs[0] != NULL ? snapshot->refs[0] : snapshot->commit);
 }
 
+static gboolean is_model_name(const char *name) {
+  return g_str_has_prefix(name, FOLDER_PREFIX) && name[strlen(FOLDER_PREFIX)] != '\0';
+}
+
+/* What the client keeps beside models. */
+static gboolean is_other_name(const char *name) {
+  static const char *const prefixes[] = {"datasets--", "spaces--", "kernels--"};
+  for (gsize i = 0; i < G_N_ELEMENTS(prefixes); i++)
+    if (g_str_has_prefix(name, prefixes[i])) return TRUE;
+  return FALSE;
+}
+
 /* Fills in all but repo, and, where it is set, commit. */
 static gboolean fill_snapshot(BlHfSnapshot *snapshot, const char *revision, GError **error) {
+  g_autofree char *name = g_path_get_basename(snapshot->repo);
+  if (is_other_name(name))
+    return bl_error_set(error, BL_ERROR_INVALID, "\"%s\" is no model of the cache", name);
   g_autoptr(Repo) repo = repo_read(snapshot->repo, error);
   if (repo == NULL) return FALSE;
   snapshot->notes = g_ptr_array_new_with_free_func(g_free);
@@ -317,17 +332,17 @@ static gboolean has_folder(int fd, const char *name) {
   return fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* Whether the folder, opened, has the name and the parts of a model's. */
-static gboolean is_repo(int fd, const char *name) {
-  return g_str_has_prefix(name, FOLDER_PREFIX) && name[strlen(FOLDER_PREFIX)] != '\0' &&
-         (has_folder(fd, BL_HF_SNAPSHOTS) ||
-          (has_folder(fd, BL_HF_REFS) && has_folder(fd, BL_HF_BLOBS)));
+/* Whether the folder, opened, has the parts of a repository's. */
+static gboolean has_repo_parts(int fd) {
+  return has_folder(fd, BL_HF_SNAPSHOTS) ||
+         (has_folder(fd, BL_HF_REFS) && has_folder(fd, BL_HF_BLOBS));
 }
 
+/* Whether the path is a repository's folder, of whatever kind. */
 static gboolean is_repo_path(const char *path) {
   g_autofree char *name = g_path_get_basename(path);
   bl_autofd fd = open_folder(AT_FDCWD, path);
-  return fd >= 0 && is_repo(fd, name);
+  return fd >= 0 && (is_model_name(name) || is_other_name(name)) && has_repo_parts(fd);
 }
 
 /* The models in a cache: their folders' names. NULL where there is none, and it is no cache. */
@@ -337,9 +352,9 @@ static GPtrArray *list_repos(const char *path) {
   g_autoptr(GPtrArray) repos = g_ptr_array_new_with_free_func(g_free);
   for (guint i = 0; fd >= 0 && names != NULL && i < names->len; i++) {
     const char *name = g_ptr_array_index(names, i);
-    if (!g_str_has_prefix(name, FOLDER_PREFIX)) continue;
+    if (!is_model_name(name)) continue;
     bl_autofd below = open_folder(fd, name);
-    if (below >= 0 && is_repo(below, name)) g_ptr_array_add(repos, g_strdup(name));
+    if (below >= 0 && has_repo_parts(below)) g_ptr_array_add(repos, g_strdup(name));
   }
   return repos->len > 0 ? g_steal_pointer(&repos) : NULL;
 }
@@ -395,9 +410,12 @@ gboolean bl_hf_snapshot_find(const char *path, const char *model_id, const char 
   if (is_repo_path(real)) {
     snapshot->repo = g_steal_pointer(&real);
   } else if (!take_snapshot_path(snapshot, real)) {
-    g_autoptr(GPtrArray) repos = list_repos(real);
-    if (repos == NULL) return TRUE;
-    snapshot->repo = choose_repo(real, repos, model_id, error);
+    /* The client's home has the cache in it. */
+    g_autofree char *hub = g_build_filename(real, "hub", NULL);
+    g_autoptr(GPtrArray) repos = list_repos(real), below = repos == NULL ? list_repos(hub) : NULL;
+    if (repos == NULL && below == NULL) return TRUE;
+    snapshot->repo =
+        choose_repo(repos != NULL ? real : hub, repos != NULL ? repos : below, model_id, error);
   }
   if (snapshot->repo != NULL && fill_snapshot(snapshot, revision, error)) {
     *found = g_steal_pointer(&snapshot);

@@ -38,10 +38,11 @@ typedef struct {
 void bl_hf_snapshot_free(BlHfSnapshot *snapshot);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlHfSnapshot, bl_hf_snapshot_free)
 
-/* Finds what a path means: a folder snapshots/<commit>, a models--org--name folder, or a cache with
- * several of these, of which model_id names one. *snapshot is NULL where it is none of them.
- * revision: a ref, or a commit; NULL: main, else the only snapshot. For a folder
- * snapshots/<commit> it is only the name to use. INVALID or NOT_FOUND, naming the choices, where
- * nothing or more than one could be meant; CORRUPT where a ref names a commit that is not there. */
+/* Finds what a path means: a folder snapshots/<commit>, a models--org--name folder, or a cache (or
+ * the client's home, in which it is the folder "hub"), of whose models model_id names one.
+ * *snapshot is NULL where it is none of them. revision: a ref, or a commit; NULL: main, else the
+ * only snapshot. For a folder snapshots/<commit> it is only the name to use. INVALID or NOT_FOUND,
+ * naming the choices, where nothing or more than one could be meant; CORRUPT where a ref names a
+ * commit that is not there. */
 gboolean bl_hf_snapshot_find(const char *path, const char *model_id, const char *revision,
                              BlHfSnapshot **snapshot, GError **error);

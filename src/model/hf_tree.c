@@ -1,25 +1,12 @@
 #include "model/hf_tree.h"
 
+#include "base/digest.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json_reader.h"
 #include "model/hf_layout.h"
 
 #define FORMAT_VERSION 1u
 #define MAX_DEPTH 16
 #define MAX_STRING 65536
-
-typedef struct {
-  int fd;
-  guint64 offset;
-} Input;
-
-static gssize read_input(gpointer user, void *data, gsize size, GError **error) {
-  Input *input = user;
-  gssize n = bl_pread_some(input->fd, data, size, input->offset, error);
-  if (n > 0) input->offset += (guint64)n;
-  return n;
-}
 
 enum { BLOB_ID, LFS_SHA256, LFS_SIZE, SIZE, N_RECORD };
 static const char *const record_names[N_RECORD] = {"blob_id", "lfs_sha256", "lfs_size", "size"};
@@ -78,11 +65,11 @@ static gboolean read_files(BlJsonReader *reader, BlHfTreeFunc func, gpointer use
   }
 }
 
-gboolean bl_hf_tree_read(int fd, BlHfTreeFunc func, gpointer user, GError **error) {
+gboolean bl_hf_tree_read(BlJsonInput input, gpointer input_user, BlHfTreeFunc func, gpointer user,
+                         GError **error) {
   static const char *const names[] = {"files", "format_version"};
-  Input input = {.fd = fd};
   g_autoptr(BlJsonReader) reader =
-      bl_json_reader_new(read_input, &input, MAX_DEPTH, MAX_STRING, "the listing");
+      bl_json_reader_new(input, input_user, MAX_DEPTH, MAX_STRING, "the listing");
   guint seen = 0;
   guint64 version = 0;
   int member;

@@ -1,7 +1,7 @@
 /* The listing of a commit that the Hugging Face client keeps beside its cache, trees/<commit>.json:
  * docs/formats/hf-cache.md. */
 #pragma once
-#include "base/digest.h"
+#include "base/json_reader.h"
 
 typedef struct {
   const char *path;              /* as it is written there: not checked */
@@ -12,4 +12,5 @@ typedef gboolean (*BlHfTreeFunc)(const BlHfTreeFile *file, gpointer user, GError
 
 /* Gives every file to func, in the order they stand in. UNSUPPORTED: a form that this version does
  * not know; CORRUPT: it breaks its rules. After an error nothing that was given counts. */
-gboolean bl_hf_tree_read(int fd, BlHfTreeFunc func, gpointer user, GError **error);
+gboolean bl_hf_tree_read(BlJsonInput input, gpointer input_user, BlHfTreeFunc func, gpointer user,
+                         GError **error);

@@ -65,9 +65,9 @@ static char *link_target(int dir_fd, const char *name) {
   return bl_path_display(target);
 }
 
-/* path is absolute and has no links. */
-static gboolean is_path_inside(const BlSource *source, const char *path) {
-  for (guint i = 0; i < source->roots->len; i++) {
+/* path is absolute and has no links. Folders lie in the source itself, files perhaps elsewhere. */
+static gboolean is_path_inside(const BlSource *source, const char *path, gboolean is_folder) {
+  for (guint i = 0; i < (is_folder ? 1 : source->roots->len); i++) {
     const char *root = g_ptr_array_index(source->roots, i);
     gsize n = strlen(root);
     if (strcmp(root, "/") == 0 ||
@@ -89,7 +89,7 @@ static const char *explain_dangling(const BlSource *source, const char *target) 
 
 /* Links are judged by where they really lead, after every link on the way. */
 static gboolean check_link(const Scan *scan, const Folder *folder, const char *name,
-                           const char *path, GError **error) {
+                           const char *path, gboolean is_folder, GError **error) {
   g_autofree char *target = link_target(dirfd(folder->dir), name);
   g_autofree char *full = g_build_filename(scan->source->root, path, NULL);
   char *real = realpath(full, NULL);
@@ -100,7 +100,7 @@ static gboolean check_link(const Scan *scan, const Folder *folder, const char *n
     return bl_source_set_unfit(error, path,
                                errno == ELOOP ? "is a symlink that leads to itself" : why);
   }
-  gboolean is_inside = is_path_inside(scan->source, real);
+  gboolean is_inside = is_path_inside(scan->source, real, is_folder);
   free(real);
   if (is_inside) return TRUE;
   g_autofree char *why = g_strdup_printf(
@@ -130,12 +130,12 @@ static gboolean add_file(Scan *scan, const char *path, const struct stat *st, GE
 }
 
 /* Whether the open file or folder lies in the source, by where the kernel says that it is. */
-static gboolean is_inside(const BlSource *source, int fd) {
+static gboolean is_inside(const BlSource *source, int fd, gboolean is_folder) {
   char real[PATH_MAX];
   g_autofree char *link = g_strdup_printf("/proc/self/fd/%d", fd);
   gssize n = readlink(link, real, sizeof real - 1);
   real[MAX(n, 0)] = '\0';
-  return is_path_inside(source, real);
+  return is_path_inside(source, real, is_folder);
 }
 
 /* What was a folder, or a link that was judged, may be another link by now. */
@@ -143,7 +143,7 @@ static gboolean enter_folder(Scan *scan, const Folder *folder, const char *name,
                              gboolean is_link, GError **error) {
   int flags = O_RDONLY | O_DIRECTORY | (is_link ? 0 : O_NOFOLLOW);
   bl_autofd fd = bl_openat(dirfd(folder->dir), name, flags, 0);
-  if (fd >= 0 && is_link && !is_inside(scan->source, fd))
+  if (fd >= 0 && is_link && !is_inside(scan->source, fd, TRUE))
     return bl_source_set_unfit(error, path,
                                "is a symlink that leads out of the folder, or did meanwhile");
   g_autofree char *shown = bl_path_display(path);
@@ -179,7 +179,7 @@ static gboolean visit(Scan *scan, const Folder *folder, const char *name, GError
     scan->n_filtered++;
     return TRUE;
   }
-  if (is_link && !check_link(scan, folder, name, path, error)) return FALSE;
+  if (is_link && !check_link(scan, folder, name, path, is_folder, error)) return FALSE;
   if (is_link && fstatat(dirfd(folder->dir), name, &st, 0) != 0)
     return bl_source_set_unfit(
         error, path, "went away while the folder was read: import again when nothing changes it");
@@ -343,7 +343,7 @@ static int open_inside(const BlSource *source, const char *path, gboolean *is_ou
       (errno != EXDEV && errno != ENOSYS && errno != EPERM && errno != EAGAIN && errno != EINTR))
     return fd;
   fd = bl_openat(source->root_fd, path, flags, 0);
-  *is_outside = fd >= 0 && !is_inside(source, fd);
+  *is_outside = fd >= 0 && !is_inside(source, fd, FALSE);
   return fd;
 }
 

@@ -53,7 +53,8 @@ typedef struct {
   int root_fd;
   gboolean may_be_edited; /* digests are of what was downloaded, and the files are the user's */
   gint n_edited;          /* atomic: files that turned out to have other digests */
-  GPtrArray *roots;      /* of char*: real paths that links may lead below; the root is the first */
+  GPtrArray *roots; /* of char*: real paths that links may lead below: the root, and for links to
+                        files, others */
   GPtrArray *incomplete; /* of char*: names of blobs that are not whole */
   GArray *array;
   GStringChunk *strings;

@@ -371,6 +371,10 @@ def test_links_out_are_refused(ballast, cache, repo, tmp_path):
         link.symlink_to(target)
         error = ballast.fails(4, "model", "import", top)
         assert '"config.json"' in error and "leads out" in error
+    # A folder of blobs is none of a model.
+    link.unlink()
+    link.symlink_to("../../blobs")
+    assert "leads out" in ballast.fails(4, "model", "import", top)
     link.unlink()
     link.symlink_to("config.json")
     assert "leads to itself" in ballast.fails(4, "model", "import", top)
@@ -434,6 +438,24 @@ def test_plain_folders_stay_plain(ballast, make_model, tmp_path):
     done = ballast.do_import(named, "m", json=True).json
     assert (done["model_id"], done["warnings"]) == ("org/name", [])
     assert info_of(ballast, "m")["source"]["kind"] == "folder"
+
+
+def test_home_of_the_client(ballast, tmp_path, repo):
+    """The folder above the cache, HF_HOME, stands for it."""
+    home = tmp_path / "huggingface"
+    make_cache(home / "hub", repo)
+    (home / "token").write_text("secret")
+    done = ballast("model", "import", home, "--model-id", "org/name", json=True).json
+    assert done["commit"] == COMMIT
+    assert_imported(ballast, done["checkpoint_id"], repo)
+
+
+@pytest.mark.parametrize("kind", ["datasets", "spaces", "kernels"])
+def test_what_is_no_model(ballast, cache, repo, kind):
+    top = make_cache(cache, repo)
+    top.rename(cache / f"{kind}--org--name")
+    for source in (cache / f"{kind}--org--name", cache / f"{kind}--org--name/snapshots" / COMMIT):
+        assert "no model" in ballast.fails(2, "model", "import", source)
 
 
 def test_inspect_reads_a_snapshot(ballast, cache, repo):

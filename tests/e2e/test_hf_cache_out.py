@@ -283,6 +283,22 @@ def test_killed_anywhere(ballast, model, cache, shim, client):
     assert {p.name for p in (cache / "models--org--name").iterdir()} == {"blobs", "refs", "snapshots", "trees"}
 
 
+def test_complete_and_read_only(nobody):
+    """An init container runs twice, the second time on a cache that it may not write to."""
+    own = nobody.having(store=nobody.home / "store")
+    model = models.make_model(nobody.home.parent / "model")
+    cache = nobody.home / "hub"
+    own.do_import(model, "m", "--model-id", "org/name")
+    export(own, "m", cache)
+    for folder in (cache, *cache.rglob("*")):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o555)
+    assert export(own, "m", cache)["n_files_kept"] > 0
+    (cache / "models--org--name" / "refs").chmod(0o755)
+    (cache / "models--org--name" / "refs" / "main").unlink()
+    own.fails(1, "model", "pull", "m", "--hf-cache", cache)
+
+
 def test_without_symbolic_links(ballast, model, loopfs):
     ballast.do_import(model, "m", "--model-id", "org/name")
     error = ballast.fails(1, "model", "pull", "m", "--hf-cache", loopfs("exfat", 64) / "hub")

@@ -1,9 +1,7 @@
 /* The listing of a commit: what is taken, and what is refused. */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "model/hf_tree.h"
 
 #define SHA256 "49fe6f84a6f0f558bfde76e401dae815f3c2548e747d2913dfc10f2dfeaf6e11"
@@ -18,11 +16,18 @@ static gboolean append(const BlHfTreeFile *file, gpointer user, GError **error) 
   return TRUE;
 }
 
+/* Gives the text in small pieces. */
+static gssize read_piece(gpointer user, void *data, gsize size, GError **error) {
+  const char **rest = user;
+  gsize n = MIN(MIN(size, strlen(*rest)), 7);
+  (void)error;
+  memcpy(data, *rest, n);
+  *rest += n;
+  return (gssize)n;
+}
+
 static gboolean read_text(const char *text, GString *found, GError **error) {
-  bl_autofd fd = memfd_create("tree", MFD_CLOEXEC);
-  g_assert_cmpint(fd, >=, 0);
-  g_assert_true(bl_write_all(fd, text, strlen(text), NULL));
-  return bl_hf_tree_read(fd, append, found, error);
+  return bl_hf_tree_read(read_piece, &text, append, found, error);
 }
 
 static void test_records(void) {
@@ -85,9 +90,7 @@ static void test_callers_error(void) {
   g_autoptr(GError) error = NULL;
   const char *text =
       "{\"format_version\":1,\"files\":{\"a\":{\"size\":1,\"blob_id\":\"" GIT_BLOB "\"}}}";
-  bl_autofd fd = memfd_create("tree", MFD_CLOEXEC);
-  g_assert_true(bl_write_all(fd, text, strlen(text), NULL));
-  g_assert_false(bl_hf_tree_read(fd, stop, NULL, &error));
+  g_assert_false(bl_hf_tree_read(read_piece, &text, stop, NULL, &error));
   g_assert_error(error, BL_ERROR, BL_ERROR_INVALID);
 }
 
