@@ -200,6 +200,8 @@ gboolean bl_room_reserve(BlStore *store, const char *checkpoint_id, guint64 n_by
   if (settings.max_bytes == G_MAXUINT64) return TRUE;
   BlClaim *claim = bl_claim_acquire(store, BL_KEY_ROOM, "reserve", MAX_WAIT_MS, job, error);
   if (claim == NULL) return FALSE;
+  /* What killed ones left. Those who want the claim now put theirs again. */
+  (void)bl_store_sweep(store, BL_KEY_ROOM, NULL, NULL);
   gboolean ok = reserve_claimed(store, checkpoint_id, n_bytes, settings.max_bytes, error);
   return bl_claim_release(claim, ok ? error : NULL) && ok;
 }

@@ -263,6 +263,27 @@ static void test_faults(Fixture *f, gconstpointer data) {
   release(a);
 }
 
+static gboolean count_stray(const BlStray *stray, gpointer user, GError **error) {
+  (void)stray;
+  (void)error;
+  *(guint *)user += 1;
+  return TRUE;
+}
+
+/* What one left that was killed while it asked, the next one removes. */
+static void test_leftovers(Fixture *f, gconstpointer data) {
+  (void)data;
+  guint n_strays = 0;
+  set_limit(f->store, 10 * MIB);
+  g_autofree char *room = g_build_filename(f->folder, BL_KEY_ROOM, NULL);
+  g_autofree char *temporary = g_build_filename(room, ".tmp-0-0", NULL);
+  g_assert_cmpint(g_mkdir_with_parents(room, 0777), ==, 0);
+  g_assert_true(g_file_set_contents(temporary, "half", 4, NULL));
+  reserve(f->store, "a", MIB);
+  g_assert_true(bl_store_list_strays(f->store, count_stray, &n_strays, NULL));
+  g_assert_cmpuint(n_strays, ==, 0);
+}
+
 typedef struct {
   const Fixture *f;
   guint i;
@@ -315,10 +336,11 @@ int main(int argc, char **argv) {
   static const struct {
     const char *path;
     void (*func)(Fixture *f, gconstpointer data);
-  } tests[] = {{"/room/used", test_used},       {"/room/reserve", test_reserve},
-               {"/room/resumed", test_resumed}, {"/room/garbage", test_garbage},
-               {"/room/format", test_format},   {"/room/dead", test_dead},
-               {"/room/race", test_race},       {"/room/faults", test_faults}};
+  } tests[] = {{"/room/used", test_used},          {"/room/reserve", test_reserve},
+               {"/room/resumed", test_resumed},    {"/room/garbage", test_garbage},
+               {"/room/format", test_format},      {"/room/dead", test_dead},
+               {"/room/race", test_race},          {"/room/faults", test_faults},
+               {"/room/leftovers", test_leftovers}};
   g_test_add_func("/room/no-limit", test_no_limit);
   for (guint i = 0; i < G_N_ELEMENTS(tests); i++)
     g_test_add(tests[i].path, Fixture, NULL, set_up, tests[i].func, tear_down);
