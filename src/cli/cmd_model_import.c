@@ -4,13 +4,15 @@
 #include "cli/config.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "model/identity.h"
 #include "model/import.h"
+#include "upkeep/prune.h"
 
 /* Files left out that are named one by one without -v. */
 #define MAX_LEFT_OUT 10
 
 static struct {
-  char *source, *checkpoint_id, *model_id, *revision, *chunk_size, *replica_num, *wait;
+  char *source, *checkpoint_id, *model_id, *revision, *chunk_size, *replica_num, *wait, *keep;
   char **include, **exclude;
   gboolean dry_run, force, quick;
 } opt;
@@ -32,6 +34,8 @@ static const GOptionEntry options[] = {
      NULL},
     {"quick", 0, 0, G_OPTION_ARG_NONE, &opt.quick,
      "where it is there already: compare sizes and times", NULL},
+    {"keep", 0, 0, G_OPTION_ARG_FILENAME, &opt.keep,
+     "then remove all but the newest N of this revision", "N"},
     {"wait", 0, 0, G_OPTION_ARG_FILENAME, &opt.wait, "wait while another process works on it",
      "[=SECONDS]"},
     {"file-chunk-size", 0, 0, G_OPTION_ARG_FILENAME, &opt.chunk_size,
@@ -103,6 +107,45 @@ static gboolean check_replica_num(BlCli *cli, GError **error) {
   return TRUE;
 }
 
+/* *n stays 0 without the option. */
+static gboolean parse_keep(guint *n, GError **error) {
+  guint64 number = 0;
+  if (opt.keep == NULL) return TRUE;
+  if (!g_ascii_string_to_unsigned(opt.keep, 10, 1, G_MAXUINT, &number, NULL)) {
+    g_autofree char *shown = bl_path_display(opt.keep);
+    return bl_error_set(error, BL_ERROR_INVALID, "--keep: \"%s\" is not a number from 1 on", shown);
+  }
+  *n = (guint)number;
+  return TRUE;
+}
+
+/* The import is done, whatever becomes of the older ones. Adds the ids of those that went. */
+static void remove_older(BlCli *cli, BlStore *store, const BlImportResult *imported,
+                         const char *state_folder, guint keep, GPtrArray *pruned) {
+  BlPruneOptions prune = BL_PRUNE_OPTIONS_INIT;
+  BlPruneResult result;
+  g_autoptr(GError) fault = NULL;
+  prune.keep = keep;
+  prune.model_id = imported->model_id;
+  prune.revision = imported->revision;
+  prune.spare_id = imported->checkpoint_id;
+  prune.dry_run = FALSE;
+  if (!bl_prune(store, &prune, &cli->job, &result, &fault))
+    bl_job_note(&cli->job, BL_NOTE_WARNING, "older checkpoints were not all removed: %s",
+                fault->message);
+  for (guint i = 0; i < result.gone->len; i++) {
+    const BlPruneItem *item = g_ptr_array_index(result.gone, i);
+    bl_identities_remove(state_folder, store, item->checkpoint_id);
+    g_ptr_array_add(pruned, g_strdup(item->checkpoint_id));
+  }
+  for (guint i = 0; i < result.spared->len; i++) {
+    const BlPruneItem *item = g_ptr_array_index(result.spared, i);
+    if (strcmp(item->checkpoint_id, imported->checkpoint_id) != 0)
+      bl_job_note(&cli->job, BL_NOTE_INFO, "\"%s\" stays: %s", item->checkpoint_id, item->reason);
+  }
+  bl_prune_result_clear(&result);
+}
+
 static const char *outcome_name(BlImportOutcome outcome) {
   switch (outcome) {
     case BL_IMPORT_ALREADY_THERE:
@@ -114,7 +157,8 @@ static const char *outcome_name(BlImportOutcome outcome) {
   }
 }
 
-static void print_json(BlCli *cli, const BlImportResult *result, gint64 elapsed_us) {
+static void print_json(BlCli *cli, const BlImportResult *result, const GPtrArray *pruned,
+                       gint64 elapsed_us) {
   bl_out_json_open();
   bl_out_json_member("outcome", json_string(outcome_name(result->outcome)));
   bl_out_json_member("checkpoint_id", bl_json_text(result->checkpoint_id));
@@ -130,6 +174,7 @@ static void print_json(BlCli *cli, const BlImportResult *result, gint64 elapsed_
   bl_out_json_member("elapsed_ms", json_integer(elapsed_us / 1000));
   bl_out_json_member("left_out", bl_json_texts(result->left_out));
   bl_out_json_member("mended", bl_json_texts(result->mended));
+  bl_out_json_member("pruned", bl_json_texts(pruned));
   bl_out_json_close(cli);
 }
 
@@ -181,12 +226,14 @@ static void print_result(BlCli *cli, const BlImportResult *result, gint64 elapse
 
 static int run(BlCli *cli, char **args, GError **error) {
   BlImportOptions import = {NULL};
+  guint keep = 0;
   const char *source = bl_option_or_arg(opt.source, &args, "SOURCE", error);
   if (source == NULL || !bl_args_end(args, error)) return -1;
   g_autofree char *folder = source_folder(source, error);
   if (folder == NULL) return -1;
   import.source = folder;
-  if (!fill_options(&import, error) || !check_replica_num(cli, error)) return -1;
+  if (!fill_options(&import, error) || !check_replica_num(cli, error) || !parse_keep(&keep, error))
+    return -1;
   g_autofree char *state_folder = bl_config_state_folder();
   import.state_folder = state_folder;
   g_autoptr(BlStore) store = bl_config_open_store(cli, !opt.dry_run, error);
@@ -201,10 +248,15 @@ static int run(BlCli *cli, char **args, GError **error) {
     return -1;
   }
   gint64 elapsed_us = g_get_monotonic_time() - start_us;
+  g_autoptr(GPtrArray) pruned = g_ptr_array_new_with_free_func(g_free);
+  if (keep > 0 && result->outcome != BL_IMPORT_WOULD)
+    remove_older(cli, store, result, state_folder, keep, pruned);
   if (cli->json)
-    print_json(cli, result, elapsed_us);
+    print_json(cli, result, pruned, elapsed_us);
   else
     print_result(cli, result, elapsed_us);
+  for (guint i = 0; !cli->json && i < pruned->len; i++)
+    bl_out_done(cli, "removed: %s", (const char *)g_ptr_array_index(pruned, i));
   return 0;
 }
 
@@ -220,6 +272,7 @@ const BlCommand bl_cmd_model_import = {
         "after Ctrl-C or a crash it goes on where it was.\n",
     .examples =
         "ballast model import ./my-model\n"
+        "ballast model import ./my-model --checkpoint-id my-model-v2 --keep 2\n"
         "ballast model import ./my-model --checkpoint-id my-model-v1\n"
         "ballast model import ./my-model --exclude '*.bin' --dry-run\n",
     .interrupted =

@@ -28,12 +28,28 @@ static gboolean load_existing(BlBuild *build, GError **error) {
   return FALSE;
 }
 
+/* Where no claim can be put: a READY checkpoint can still be compared. */
+static gboolean open_read_only(BlBuild *build, GError *denied, GError **error) {
+  build->is_read_only = TRUE;
+  build->manifest = bl_manifest_load(build->store, build->id, 0, NULL);
+  if (build->manifest != NULL && build->manifest->is_ready) {
+    g_error_free(denied);
+    return TRUE;
+  }
+  g_propagate_error(error, denied);
+  return FALSE;
+}
+
 BlBuild *bl_build_open(BlStore *store, const char *checkpoint_id, const char *operation,
                        gint wait_ms, BlJob *job, GError **error) {
   BlKeyBuffer prefix;
+  GError *fault = NULL;
   bl_key_prefix(prefix, checkpoint_id);
-  BlClaim *claim = bl_claim_acquire(store, prefix, operation, wait_ms, job, error);
-  if (claim == NULL) return NULL;
+  BlClaim *claim = bl_claim_acquire(store, prefix, operation, wait_ms, job, &fault);
+  if (claim == NULL && !g_error_matches(fault, BL_ERROR, BL_ERROR_DENIED)) {
+    g_propagate_error(error, fault);
+    return NULL;
+  }
   g_autoptr(BlBuild) build = g_new0(BlBuild, 1);
   build->store = store;
   build->job = job;
@@ -42,12 +58,14 @@ BlBuild *bl_build_open(BlStore *store, const char *checkpoint_id, const char *op
   build->claim = claim;
   g_mutex_init(&build->lock);
   g_mutex_init(&build->room_lock);
-  if (!bl_store_sweep(store, prefix, NULL, error) || !load_existing(build, error)) return NULL;
-  return g_steal_pointer(&build);
+  gboolean ok = claim == NULL
+                    ? open_read_only(build, fault, error)
+                    : bl_store_sweep(store, prefix, NULL, error) && load_existing(build, error);
+  return ok ? g_steal_pointer(&build) : NULL;
 }
 
 static gboolean check_claim(BlBuild *build, GError **error) {
-  return bl_claim_check(build->claim, error);
+  return build->is_read_only || bl_claim_check(build->claim, error);
 }
 
 /* Whoever took the claim over has a reservation of its own. */
@@ -63,7 +81,7 @@ void bl_build_close(BlBuild *build) {
   g_autoptr(GError) fault = NULL;
   if (build == NULL) return;
   release_room(build);
-  if (!bl_claim_release(build->claim, &fault))
+  if (build->claim != NULL && !bl_claim_release(build->claim, &fault))
     bl_job_note(build->job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s",
                 build->id, fault->message);
   bl_transfer_pool_free(build->pool);
@@ -363,6 +381,7 @@ gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digest
                        GError **error) {
   gboolean has_limit;
   build->may_be_there = TRUE;
+  if (build->is_read_only) return take_files(build, work, error);
   return find_limit(build, &has_limit, error) && take_files(build, work, error) &&
          check_stored(build, error) && check_claim(build, error) &&
          mend_digests(build, digests_put, error) && forget_findings(build, error) &&
@@ -371,6 +390,7 @@ gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digest
 
 gboolean bl_build_keep(BlBuild *build, GError **error) {
   BlKeyBuffer key;
+  if (build->is_read_only) return TRUE;
   return bl_store_adopt(build->store, bl_key_manifest(key, build->id), error) &&
          bl_store_sync(build->store, error);
 }
@@ -384,6 +404,7 @@ gboolean bl_build_set_ref(BlBuild *build, const char *model_id, const char *ref,
     return FALSE;
   }
   if (now != NULL && (!always || strcmp(now, build->id) == 0)) return TRUE;
+  if (build->is_read_only && !always) return TRUE;
   if (now != NULL)
     bl_job_note(build->job, BL_NOTE_INFO, "%s@%s now means \"%s\" (it meant \"%s\")", model_id, ref,
                 build->id, now);

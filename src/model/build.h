@@ -25,6 +25,7 @@ typedef struct {
   BlManifest *manifest;  /* opened: what stands there, NULL where nothing readable does; then the
                             plan */
   BlTransferPool *pool;  /* for the workers, while files are taken */
+  gboolean is_read_only; /* nothing can be put: READY files are only compared */
   gboolean may_be_there; /* while files are taken: chunks may exist, whatever they hold */
   BlDigests *digests;    /* of the manifest's files, as they are reported */
   /* private */
@@ -55,7 +56,8 @@ typedef struct {
 
 /* Claims the checkpoint and looks at what is there. operation: a verb, "import" or "copy", in the
  * claim and in messages; static. A manifest that cannot be read is noted. BUSY after wait_ms of
- * another's claim. */
+ * another's claim. DENIED where nothing can be put here, unless a READY checkpoint stands there:
+ * then the build is read-only, without a claim, and for bl_build_mend alone. */
 BlBuild *bl_build_open(BlStore *store, const char *checkpoint_id, const char *operation,
                        gint wait_ms, BlJob *job, GError **error);
 /* Releases the claim, noting to the job where that fails. */

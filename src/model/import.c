@@ -198,8 +198,9 @@ static gboolean mend_info(Import *import, BlInfo **info, GError **error) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
-  g_ptr_array_add(import->result->mended, g_strdup("the info object"));
   *info = make_info(import, build->manifest);
+  if (build->is_read_only) return TRUE;
+  g_ptr_array_add(import->result->mended, g_strdup("the info object"));
   return bl_info_save(build->store, build->manifest, *info, error);
 }
 

@@ -197,7 +197,8 @@ static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GErro
       done += want;
     }
     /* Whoever put it may have been killed before it was durable. */
-    if (is_good && !bl_store_adopt(work->build->store, key, error)) return FALSE;
+    if (is_good && !work->build->is_read_only && !bl_store_adopt(work->build->store, key, error))
+      return FALSE;
     work->is_good[c] = is_good;
   }
   return TRUE;
@@ -362,6 +363,17 @@ static gboolean check_same(const Work *work, const guint8 *sha256, GError **erro
       work->build->manifest->checkpoint_id, shown);
 }
 
+/* The checkpoint's objects are not what they must be, and cannot be put again. */
+static gboolean set_bad(const Work *work, GError **error) {
+  g_autofree char *shown = bl_path_display(work->record->path);
+  const char *id = work->build->manifest->checkpoint_id;
+  return bl_error_set(
+      error, BL_ERROR_CORRUPT,
+      "checkpoint \"%s\": what is stored of \"%s\" is damaged or gone, and %s cannot "
+      "be written to (whoever may write runs \"ballast model repair %s\")",
+      id, shown, work->build->store->url, id);
+}
+
 /* Bytes of the chunks that are not good. */
 static guint64 count_missing(const Work *work) {
   guint64 n_bytes = 0;
@@ -379,6 +391,7 @@ static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
     bl_hasher_finish(work->hasher, sha256);
     if (!check_same(work, sha256, error)) return FALSE;
     if (is_done) return TRUE;
+    if (work->build->is_read_only) return set_bad(work, error);
   }
   if (!share_file(work, sha256, &is_done, error)) return FALSE;
   if (is_done) return TRUE;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/key.h"
+#include "model/ref.h"
 #include "model/remove.h"
 #include "model/room.h"
 #include "model/state.h"
@@ -122,6 +123,19 @@ static gboolean is_open(const Prune *prune, const char *id, gboolean *open, GErr
   return FALSE;
 }
 
+/* Of those that only a newer checkpoint of the revision drives out: another name that somebody gave
+ * it speaks for it. */
+static gboolean find_other_ref(const Prune *prune, const char *id, char **reason, GError **error) {
+  const BlPruneOptions *options = prune->options;
+  if (options->keep == 0) return TRUE;
+  g_auto(GStrv) refs = bl_ref_names(prune->store, options->model_id, id, error);
+  if (refs == NULL) return FALSE;
+  for (gsize i = 0; refs[i] != NULL && *reason == NULL; i++)
+    if (strcmp(refs[i], options->revision) != 0)
+      *reason = g_strdup_printf("the ref \"%s\" names it", refs[i]);
+  return TRUE;
+}
+
 /* *reason stays NULL where nothing speaks for it; caller frees. */
 static gboolean find_reason(const Prune *prune, const BlSurveyed *surveyed, char **reason,
                             GError **error) {
@@ -135,6 +149,8 @@ static gboolean find_reason(const Prune *prune, const BlSurveyed *surveyed, char
     *reason = g_strdup("it was just imported");
   else if (surveyed->is_pinned)
     *reason = g_strdup("pinned");
+  if (*reason != NULL) return TRUE;
+  if (!find_other_ref(prune, surveyed->checkpoint_id, reason, error)) return FALSE;
   if (*reason != NULL) return TRUE;
   if (!is_open(prune, surveyed->checkpoint_id, &open, error)) return FALSE;
   if (open) *reason = g_strdup("somebody reads it");

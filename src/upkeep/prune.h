@@ -13,7 +13,8 @@ typedef struct {
   guint64
       max_bytes; /* until the store holds no more, as room.h counts; G_MAXUINT64: no such goal */
   gint64 older_than_s; /* all that were not used for so many seconds; -1: no such goal */
-  guint keep;          /* all but the newest n of the model's revision; 0: no such goal */
+  guint keep; /* all but the newest n of the model's revision, and those that another ref of the
+                 model names; 0: no such goal */
 
   const char *model_id; /* only this model's checkpoints; NULL: all. Needed by keep */
   const char *revision; /* only with this revision in their manifest; NULL: all. Needed by keep */

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -195,11 +196,12 @@ def test_again_mends(ballast, model, damage, tmp_path, store_walk):
     else:
         os.chmod(chunk, 0o644)
         os.truncate(chunk, size // 2 if damage == "short" else size + 1)
-    found = ballast.verify("m", rc=4, json=True).json
-    assert [f["path"] for f in found["findings"]] == [path] * len(found["findings"]) and found["findings"]
     out = tmp_path / "broken"
     error = ballast.fails(4, "model", "pull", "m", "--output", out)
     assert path in error and not (out / path).exists()
+    found = ballast.verify("m", rc=4, json=True).json
+    assert [f["path"] for f in found["findings"]] == [path] * len(found["findings"]) and found["findings"]
+    assert ballast.status("m") == "DEGRADED"
 
     mended = ballast.do_import(model, "m", json=True).json
     assert [m for m in mended["mended"] if path in m] and mended["n_files_written"] == 1
@@ -530,3 +532,118 @@ def test_unreadable_source(nobody, make_model, tmp_path):
     error = nobody.having(store=nobody.home / "store").fails(1, "model", "import", source, "--checkpoint-id", "m")
     assert "config.json" in error
     walk(nobody.home / "store").assert_clean()
+
+
+# --- keeping only some of a revision's checkpoints
+
+
+@pytest.fixture
+def import_next(ballast, make_model):
+    """Imports a new checkpoint of the model, c0, c1, …; times have seconds, and ids break ties."""
+    made = []
+
+    def do(*args, model_id="org/m", **kwargs):
+        n = len(made)
+        made.append(make_model(f"c{n}", seed=50 + n))
+        return ballast.do_import(made[-1], f"c{n}", "--model-id", model_id, *args, json=True, **kwargs).json
+
+    return do
+
+
+def ids(ballast):
+    return [c["checkpoint_id"] for c in ballast("model", "list", json=True).json["checkpoints"]]
+
+
+def wait_for_next_second():
+    time.sleep(1.01 - time.time() % 1)
+
+
+def test_keep(ballast, import_next, store_walk):
+    for _ in range(3):
+        assert import_next()["pruned"] == []
+        wait_for_next_second()
+    result = import_next("--keep", "2")
+    assert sorted(result["pruned"]) == ["c0", "c1"] and ids(ballast) == ["c2", "c3"]
+    assert import_next("--keep", "2", model_id="org/other")["pruned"] == []
+    assert import_next("--keep", "1", "--revision", "dev")["pruned"] == []
+    assert ids(ballast) == ["c2", "c3", "c4", "c5"]
+    store_walk().assert_clean()
+    ballast.verify("c2")
+
+
+def test_keep_spares(ballast, import_next, store_walk):
+    """What is pinned, read, or named by another ref."""
+    for _ in range(4):
+        import_next()
+        wait_for_next_second()
+    ballast("model", "pin", "c0")
+    ballast("model", "tag", "c1", "stable")
+    result = import_next("--keep", "1")
+    assert sorted(result["pruned"]) == ["c2", "c3"] and ids(ballast) == ["c0", "c1", "c4"]
+    store_walk().assert_clean()
+
+
+def test_keep_of_one_that_is_there(ballast, import_next, tmp_path):
+    import_next()
+    wait_for_next_second()
+    import_next()
+    again = ballast.do_import(tmp_path / "c0", "c0", "--model-id", "org/m", "--keep", "1", json=True).json
+    assert again["outcome"] == "already-there" and ids(ballast) == ["c0", "c1"]
+
+
+def test_a_dry_run_keeps_all(ballast, import_next):
+    import_next()
+    assert import_next("--keep", "1", "--dry-run")["pruned"] == [] and ids(ballast) == ["c0"]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "99999999999"])
+def test_keep_wants_a_number(ballast, model, value):
+    assert "--keep" in ballast.fails(2, "model", "import", model, "--keep", value)
+
+
+# --- a store that cannot be written to
+
+
+@pytest.fixture
+def read_only(ballast, tmp_path):
+    """The store behind a mount that refuses every change."""
+    mount = tmp_path / "ro"
+
+    def mounted():
+        mount.mkdir()
+        subprocess.run(["mount", "--bind", ballast.store, mount], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", mount], check=True)
+        return ballast.having(store=mount)
+
+    yield mounted
+    if mount.exists():
+        subprocess.run(["umount", mount], check=True)
+
+
+def test_already_there_on_a_read_only_store(ballast, model, read_only):
+    ballast.do_import(model, "m")
+    there = read_only()
+    for args in ([], ["--quick"]):
+        assert there.do_import(model, "m", *args, json=True).json["outcome"] == "already-there"
+    assert "ead-only" in there.fails(1, "model", "import", model, "--checkpoint-id", "n")
+    (model / "tokenizer.json").write_bytes(b"x" * 3000)
+    assert "tokenizer.json" in there.fails(5, "model", "import", model, "--checkpoint-id", "m")
+    (model / "more").touch()
+    assert "more" in there.fails(5, "model", "import", model, "--checkpoint-id", "m")
+
+
+def test_damage_on_a_read_only_store(ballast, model, read_only):
+    ballast.do_import(model, "m")
+    overwrite(chunk_of(ballast, "m", "tokenizer.json"), b"x", 100)
+    error = read_only().fails(4, "model", "import", model, "--checkpoint-id", "m")
+    assert "tokenizer.json" in error and "ballast model repair m" in error
+
+
+def test_already_there_for_a_user_without_rights(ballast, nobody, model):
+    shared = nobody.home.parent / "store"
+    ballast.having(store=shared).do_import(model, "m")
+    source = nobody.home.parent / "source"
+    shutil.copytree(model, source)
+    subprocess.run(["chmod", "-R", "a+rX", source], check=True)
+    assert nobody.do_import(source, "m", json=True).json["outcome"] == "already-there"
+    nobody.fails(1, "model", "import", source, "--checkpoint-id", "n")
