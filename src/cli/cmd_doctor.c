@@ -80,7 +80,7 @@ const BlCommand bl_cmd_doctor = {
     .summary = "look for what would stop or slow down ballast here",
     .text =
         "Looks at the config files, the store, the file system under it, local state, limits\n"
-        "and the CPU. What the file system can do is tried, in a folder that is removed again.\n"
+        "and the CPU. What the file system can do is tried, with files that are removed again.\n"
         "Ends with 1 where an import or a pull would stop at something.\n",
     .examples =
         "ballast doctor\n"

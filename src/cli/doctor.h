@@ -28,8 +28,13 @@ void bl_doctor_add(BlDoctor *doctor, BlDoctorVerdict verdict, const char *name, 
 
 /* Config files, the store that they or the options name, its settings and room. */
 void bl_doctor_look_at_store(BlDoctor *doctor);
-/* What the file system can do, tried in a folder of its own below `folder`, which is gone again
- * afterwards. Nothing where this user cannot write there. */
+/* What the file system of the store's folder can do, tried with files there that are gone again
+ * afterwards. This user can write there, or so it seems. */
 void bl_doctor_try_file_system(BlDoctor *doctor, const char *folder);
 /* Local state, limits, CPU. */
 void bl_doctor_look_at_machine(BlDoctor *doctor);
+
+/* The path, or what is there of the folders above it. Caller frees. */
+char *bl_doctor_existing_part(const char *path);
+/* 0, or the errno that says why this user can put nothing into the folder. */
+int bl_doctor_check_rights(const char *folder);

@@ -1,8 +1,8 @@
 /* What the store's file system can do, found out by doing it: what a file system says of itself is
  * not always so.
  *
- * The folder and the files in it have names of temporaries, so that "ballast gc" removes what a
- * killed run leaves. */
+ * The files for it have names of temporaries, so that "ballast gc" removes what a killed run
+ * leaves. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -151,23 +151,13 @@ static gboolean try_write(Trial *trial) {
 void bl_doctor_try_file_system(BlDoctor *doctor, const char *folder) {
   static void (*const trials[])(Trial *) = {try_rename, try_link,    try_reflink, try_direct,
                                             try_locks,  try_letters, try_times};
-  char token[33];
+  char token[33], *names[3];
   bl_token_make(token);
-  g_autofree char *name = g_strdup_printf(".tmp-%s-0", token);
-  g_autofree char *path = g_build_filename(folder, name, NULL);
-  if (mkdir(path, 0700) != 0) {
-    if (errno == EACCES || errno == EPERM || errno == EROFS) return;
-    bl_doctor_add(doctor, BL_DOCTOR_PROBLEM, "writing",
-                  errno == ENOSPC || errno == EDQUOT
-                      ? "make room (\"ballast gc\", \"ballast prune\")"
-                      : "look at the disk and its file system",
-                  "a folder cannot be made: %s", g_strerror(errno));
-    return;
-  }
-  g_autofree char *other = g_strdup_printf(".tmp-%s-1", token);
-  g_autofree char *another = g_strdup_printf(".tmp-%s-2", token);
-  Trial trial = {.doctor = doctor, .file_fd = -1, .file = name, .other = other, .another = another};
-  trial.folder_fd = bl_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+    names[i] = g_strdup_printf(".tmp-%s-%u", token, i);
+  Trial trial = {
+      .doctor = doctor, .file_fd = -1, .file = names[0], .other = names[1], .another = names[2]};
+  trial.folder_fd = bl_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
   if (trial.folder_fd >= 0 && try_write(&trial)) {
     for (gsize i = 0; i < G_N_ELEMENTS(trials); i++) {
       trials[i](&trial);
@@ -177,5 +167,5 @@ void bl_doctor_try_file_system(BlDoctor *doctor, const char *folder) {
   if (trial.folder_fd >= 0) unlinkat(trial.folder_fd, trial.file, 0);
   bl_fd_clear(&trial.file_fd);
   bl_fd_clear(&trial.folder_fd);
-  rmdir(path);
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) g_free(names[i]);
 }

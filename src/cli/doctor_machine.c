@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -18,15 +19,19 @@
 #define MAX_CPUINFO (16 * 1024 * 1024)
 #define MAX_CGROUP_FILE 65536
 
-/* The folder that is there, or the nearest above it that is. Caller frees. */
-static char *existing_part(const char *path) {
+char *bl_doctor_existing_part(const char *path) {
+  struct stat st;
   char *part = g_strdup(path);
-  while (access(part, F_OK) != 0 && strcmp(part, "/") != 0 && strcmp(part, ".") != 0) {
+  while (stat(part, &st) != 0 && strcmp(part, "/") != 0 && strcmp(part, ".") != 0) {
     char *above = g_path_get_dirname(part);
     g_free(part);
     part = above;
   }
   return part;
+}
+
+int bl_doctor_check_rights(const char *folder) {
+  return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
 static void look_at_state(BlDoctor *doctor) {
@@ -39,11 +44,12 @@ static void look_at_state(BlDoctor *doctor) {
                   "there is no home folder to keep it in");
     return;
   }
-  g_autofree char *there = existing_part(folder);
+  g_autofree char *there = bl_doctor_existing_part(folder);
   g_autofree char *shown = bl_path_display(folder);
-  if (access(there, W_OK | X_OK) != 0)
+  int errnum = bl_doctor_check_rights(there);
+  if (errnum != 0)
     bl_doctor_add(doctor, BL_DOCTOR_NOTE, "local state", advice, "%s cannot be written to: %s",
-                  shown, g_strerror(errno));
+                  shown, g_strerror(errnum));
   else
     bl_doctor_add(doctor, BL_DOCTOR_OK, "local state", NULL, "%s%s", shown,
                   strcmp(there, folder) == 0 ? "" : " (made when something is kept)");

@@ -103,15 +103,16 @@ static void look_at_rights(BlDoctor *doctor, const BlStore *store, const char *p
       "list, inspect, verify, pull and cat work; import, delete and what "
       "changes the store do not";
   struct statvfs fs;
+  int errnum = bl_doctor_check_rights(path);
   gboolean is_ro_mount = statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY) != 0;
   if (is_ro_mount)
     bl_doctor_add(doctor, BL_DOCTOR_PROBLEM, "writing",
                   "where imports are wanted, mount it for writing", "a read-only mount: %s", reads);
-  else if (bl_store_can(store, BL_STORE_IS_READ_ONLY) && access(path, W_OK | X_OK) == 0)
+  else if (bl_store_can(store, BL_STORE_IS_READ_ONLY) && errnum == 0)
     bl_doctor_add(doctor, BL_DOCTOR_PROBLEM, "writing",
                   "use the ballast that the store's other users have",
                   "the store has a feature that this version does not write: %s", reads);
-  else if (access(path, W_OK | X_OK) != 0)
+  else if (errnum != 0)
     bl_doctor_add(doctor, BL_DOCTOR_PROBLEM, "writing",
                   "where imports are wanted, join the group that may write (\"ballast store set "
                   "--shared group\")",
@@ -120,20 +121,16 @@ static void look_at_rights(BlDoctor *doctor, const BlStore *store, const char *p
 
 /* The first import makes a store that is not there, where it may. */
 static void look_at_absent(BlDoctor *doctor, const char *path) {
-  g_autofree char *there = g_strdup(path);
-  while (access(there, F_OK) != 0 && errno == ENOENT && strcmp(there, "/") != 0) {
-    char *above = g_path_get_dirname(there);
-    g_free(there);
-    there = above;
-  }
+  g_autofree char *there = bl_doctor_existing_part(path);
   g_autofree char *shown = bl_path_display(there);
-  if (access(there, W_OK | X_OK) == 0)
+  int errnum = bl_doctor_check_rights(there);
+  if (errnum == 0)
     bl_doctor_add(doctor, BL_DOCTOR_NOTE, "there", NULL,
                   "not yet: the first import makes it; what its file system can do is then tried");
   else
     bl_doctor_add(doctor, BL_DOCTOR_PROBLEM, "there",
                   "have the folder made for this user, or name another store", "no, and %s: %s",
-                  shown, g_strerror(errno));
+                  shown, g_strerror(errnum));
 }
 
 static void look_at_folder(BlDoctor *doctor, BlStore *store, const char *path) {
@@ -164,9 +161,10 @@ void bl_doctor_look_at_store(BlDoctor *doctor) {
     return;
   }
   const char *path = bl_dir_store_path(store);
-  g_autofree char *file = path != NULL ? g_build_filename(path, "store.json", NULL) : NULL;
-  if (file == NULL) return;
-  if (access(file, F_OK) != 0)
+  if (path == NULL) return;
+  g_autofree char *file = g_build_filename(path, "store.json", NULL);
+  struct stat st;
+  if (stat(file, &st) != 0)
     look_at_absent(doctor, path);
   else
     look_at_folder(doctor, store, path);
