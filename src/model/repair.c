@@ -336,16 +336,15 @@ static gboolean mend_claimed(Repair *repair, gboolean is_all, GError **error) {
                 bl_state_update_claimed(repair->store, id, set_state, repair, repair->job, error));
 }
 
-static gboolean mend_all(Repair *repair, gboolean is_all, GError **error) {
-  if (repair->n_bad > 0 && !open_supplies(repair, error)) return FALSE;
-  if (repair->options->dry_run)
-    return mend_files(repair, error) && mend_digests(repair, error) && mend_info(repair, error);
+static gboolean run_claimed(Repair *repair,
+                            gboolean (*func)(Repair *repair, gboolean is_all, GError **error),
+                            gboolean is_all, GError **error) {
   BlKeyBuffer prefix;
   const char *id = repair->manifest->checkpoint_id;
   repair->claim = bl_claim_acquire(repair->store, bl_key_prefix(prefix, id), "repair",
                                    repair->options->wait_ms, repair->job, error);
   if (repair->claim == NULL) return FALSE;
-  gboolean ok = mend_claimed(repair, is_all, error);
+  gboolean ok = func(repair, is_all, error);
   g_autoptr(GError) fault = NULL;
   if (!bl_claim_release(g_steal_pointer(&repair->claim), &fault))
     bl_job_note(repair->job, BL_NOTE_WARNING, "the claim on \"%s\" could not be removed: %s", id,
@@ -353,12 +352,34 @@ static gboolean mend_all(Repair *repair, gboolean is_all, GError **error) {
   return ok;
 }
 
-/* Nothing is bad: an earlier check's findings are past, too. */
-static gboolean clear_state(Repair *repair, const char *checkpoint_id, GError **error) {
-  g_autoptr(BlState) state = bl_state_load(repair->store, checkpoint_id, NULL);
-  if (repair->options->dry_run || (state != NULL && !bl_state_is_degraded(state))) return TRUE;
-  return bl_state_update(repair->store, checkpoint_id, bl_state_clear_findings, NULL,
-                         repair->options->wait_ms, repair->job, error);
+static gboolean mend_all(Repair *repair, gboolean is_all, GError **error) {
+  if (repair->n_bad > 0 && !open_supplies(repair, error)) return FALSE;
+  if (!repair->options->dry_run) return run_claimed(repair, mend_claimed, is_all, error);
+  return mend_files(repair, error) && mend_digests(repair, error) && mend_info(repair, error);
+}
+
+/* Nothing is bad: an earlier check's findings are past, and what a dead repair left goes. */
+static gboolean tidy_claimed(Repair *repair, gboolean is_all, GError **error) {
+  const char *id = repair->manifest->checkpoint_id;
+  BlKeyBuffer prefix;
+  (void)is_all;
+  return bl_store_sweep(repair->store, bl_key_prefix(prefix, id), NULL, error) &&
+         bl_state_update_claimed(repair->store, id, bl_state_clear_findings, NULL, repair->job,
+                                 error);
+}
+
+static gboolean tidy(Repair *repair, GError **error) {
+  const char *id = repair->manifest->checkpoint_id;
+  BlKeyBuffer prefix;
+  BlClaimState claim;
+  g_autoptr(BlState) state = bl_state_load(repair->store, id, NULL);
+  if (repair->options->dry_run) return TRUE;
+  if (!bl_claim_peek(repair->store, bl_key_prefix(prefix, id), &claim, NULL, NULL, error))
+    return FALSE;
+  /* A live one is somebody else's business. */
+  gboolean is_tidy = state != NULL && !bl_state_is_degraded(state);
+  if (is_tidy && (claim == BL_CLAIM_NONE || claim == BL_CLAIM_LIVE)) return TRUE;
+  return run_claimed(repair, tidy_claimed, TRUE, error);
 }
 
 static gboolean run(Repair *repair, const char *checkpoint_id, GError **error) {
@@ -368,7 +389,7 @@ static gboolean run(Repair *repair, const char *checkpoint_id, GError **error) {
   do {
     g_autoptr(BlVerifyResult) checked = find_bad(repair, checkpoint_id, error);
     if (checked == NULL) return FALSE;
-    if (!bl_verify_result_is_bad(checked)) return clear_state(repair, checkpoint_id, error);
+    if (!bl_verify_result_is_bad(checked)) return tidy(repair, error);
     is_all = checked->n_findings == checked->findings->len;
     n_before = result->n_files_mended;
     result->n_files_bad = n_before + repair->n_bad;
