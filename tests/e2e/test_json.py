@@ -122,6 +122,14 @@ def test_damage(document, ballast, tiny):
     weights.write_bytes(data)
     document("verify-bad", "model", "verify", "m", rc=4)
     document("error-corrupt", "model", "pull", "m", "--output", "out", rc=4)
+    (tiny / "config.json").write_text("{ }")
+    object_file(ballast.store, "m", "config.json").unlink()
+    document("repair", "model", "repair", "m", rc=4)
+
+
+def test_copy(document, ballast, tiny, tmp_path):
+    ballast.do_import(tiny, "tiny-1", "--model-id", "acme/tiny")
+    document("copy", "model", "copy", "tiny-1", "--to", tmp_path / "second", "--checkpoint-id", "copy-1")
 
 
 def test_files_and_folders(document, ballast, tiny, tmp_path):
