@@ -71,8 +71,10 @@ static gboolean check_claim(BlBuild *build, GError **error) {
 /* Whoever took the claim over has a reservation of its own. */
 static void release_room(BlBuild *build) {
   g_autoptr(GError) fault = NULL;
-  if (build->room == NULL || !check_claim(build, NULL)) return;
-  if (!bl_room_release(build->store, build->id, &fault))
+  if (build->room == NULL) return;
+  gboolean is_ours = check_claim(build, &fault);
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_BUSY)) return;
+  if (!is_ours || !bl_room_release(build->store, build->id, &fault))
     bl_job_note(build->job, BL_NOTE_WARNING, "the room reserved for \"%s\" was not given back: %s",
                 build->id, fault->message);
 }
