@@ -125,6 +125,23 @@ def test_links(ballast, client, model, cache, mode):
         assert models.contents(read(client, cache, "org/name")["folder"]) == models.contents(model)
 
 
+def test_written_through_a_link(ballast, model, cache, tmp_path):
+    """Whoever writes to a snapshot of hard links writes to the store: it is found, and mended from the source's cache."""
+    ballast.do_import(model, "plain", "--model-id", "org/name")
+    export(ballast, "plain", tmp_path / "source")
+    ballast.delete("plain")
+    done = ballast("model", "import", tmp_path / "source", "--model-id", "org/name", "--checkpoint-id", "m", json=True)
+    assert done.json["commit"] in export(ballast, "m", cache, "--link", "hardlink")["output"]
+    link = cache / "models--org--name/snapshots" / done.json["commit"] / "model-00001-of-00002.safetensors"
+    os.chmod(link, 0o644)
+    with open(link, "r+b") as f:
+        f.seek(100)
+        f.write(b"written")
+    assert "model-00001-of-00002.safetensors" in ballast.verify("m", rc=4).text
+    ballast("model", "repair", "m")
+    ballast.verify("m")
+
+
 def test_part_of_a_checkpoint(ballast, client, model, cache):
     """A part is a part for clients that look at listings, and made whole by another pull."""
     ballast.do_import(model, "m", "--model-id", "org/name")
