@@ -400,12 +400,28 @@ static char *resolve_name(BlStore *store, const char *name, GError **error) {
   return id;
 }
 
+/* A commit, or the beginning of one, of whatever model. NULL without an error where it is none. */
+static char *resolve_commit(BlStore *store, const char *name, GError **error) {
+  if (!may_be_commit(name)) return NULL;
+  g_autoptr(GPtrArray) all = bl_catalog_list(store, NULL, NULL, error);
+  g_autoptr(GPtrArray) found = all != NULL ? filter(store, all, BY_COMMIT, name, error) : NULL;
+  return found != NULL && found->len > 0 ? take_only(store, found, all, name, error) : NULL;
+}
+
 char *bl_catalog_resolve(BlStore *store, const char *name, GError **error) {
   gboolean is_id = bl_checkpoint_id_check(name, NULL), there = FALSE;
   if (is_id && !is_there(store, name, &there, error)) return NULL;
   if (there) return g_strdup(name);
   g_autoptr(GError) fault = NULL;
   char *id = resolve_name(store, name, &fault);
+  if (id == NULL && g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
+    g_autoptr(GError) commit_fault = NULL;
+    id = resolve_commit(store, name, &commit_fault);
+    if (commit_fault != NULL) {
+      g_propagate_error(error, g_steal_pointer(&commit_fault));
+      return NULL;
+    }
+  }
   if (id != NULL) return id;
   /* Leftovers go by their id, for delete's sake. */
   if (is_id && g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND) &&

@@ -31,6 +31,7 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
 
 /* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF
  * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY (or
- * DEGRADED) checkpoint. NOT_FOUND, or INVALID naming the choices where there are several. Never the
- * newest. Caller frees. */
+ * DEGRADED) checkpoint; last, a commit of any model. Commits may be cut to 7 digits or more.
+ * NOT_FOUND, or INVALID naming the choices where there are several. Never the newest. Caller frees.
+ */
 char *bl_catalog_resolve(BlStore *store, const char *name, GError **error);

@@ -42,9 +42,10 @@ def test_set_move_remove(two):
 
 def test_names_mean_what_they_are_tagged(two):
     commit = two("model", "inspect", "b", json=True).json["commit"]
-    for name in ("b", "org/m@dev", f"org/m@{commit}", f"org/m@{commit[:7]}"):
+    for name in ("b", "org/m@dev", f"org/m@{commit}", f"org/m@{commit[:7]}", commit, commit[:7]):
         assert means(two, name) == "b"
-    two.fails(3, "model", "inspect", f"org/m@{commit[:6]}")
+    for name in (f"org/m@{commit[:6]}", commit[:6], "0123456"):
+        two.fails(3, "model", "inspect", name)
     two("model", "tag", "--move", "b", "main")
     assert means(two, "org/m") == "b"
     two("model", "tag", "--remove", "org/m@main")
