@@ -221,6 +221,33 @@ class Bench:
         contest(self.work, self.rounds, [openssl, ours])
         verdict("verify against openssl (times as fast)", openssl.median / ours.median, 1.8, True)
 
+    def make_second_revision(self):
+        """The same shards, links to the first's, and small files of its own."""
+        folder = os.path.join(self.work, "second")
+        if not os.path.isdir(folder):
+            os.makedirs(folder)
+            for path in files_below(self.shards):
+                if path.endswith(".safetensors"):
+                    os.link(path, os.path.join(folder, os.path.basename(path)))
+            for name in ("config.json", "tokenizer.json"):
+                with open(os.path.join(folder, name), "w") as out:
+                    out.write("second" * 300_000)
+        return folder
+
+    def run_second_revision(self):
+        """import of a second revision with the same shards, which the store has already"""
+        self.ready_store()
+        second = self.make_second_revision()
+        # What was checked since another name of it went is known to be right.
+        prepare = f"{self.command('delete second')}; {self.command('verify m')}"
+        ours = Contender("ballast model import (second revision)", self.command(f"import {second} --checkpoint-id second"),
+                         lambda: sh(prepare), [second])
+        verify = Contender("ballast model verify", self.command("verify m"), None, [self.store])
+        contest(self.work, self.rounds, [verify, ours])
+        held = sum(os.lstat(path).st_size for path in files_below(self.store) if os.lstat(path).st_nlink == 1)
+        print(f"  bytes that only one checkpoint has: {held / MIB:.1f} MiB of {self.size_bytes / MIB:.0f} MiB", flush=True)
+        verdict("import of a second revision against verify", ours.median / verify.median, 1.1, False)
+
     def run_pull(self):
         """pull, copied and verified"""
         self.ready_store()
@@ -246,6 +273,18 @@ class Bench:
             for link in links:
                 verdict(f"{link.name} (times as fast)", cp.median / link.median, 20, True)
 
+    def run_copy(self):
+        """copy between two stores on one file system with reflinks (XFS on a loop device)"""
+        self.make_shards()
+        with xfs_on_loop(self.work, 3 * self.size_bytes + 2048 * MIB) as mount:
+            store, second, copy = (os.path.join(mount, name) for name in ("store", "second", "copy"))
+            sh(self.command(f"import {self.shards} --checkpoint-id m", store))
+            cp = self.cp(store, copy)
+            ours = Contender("ballast model copy", self.command(f"copy m --to file://{second}", store),
+                             lambda: remove(second))
+            contest(self.work, self.rounds, [cp, ours])
+            verdict("copy against cp --reflink=never, sync (times as fast)", cp.median / ours.median, 20, True)
+
     def run_list(self):
         """list of 1,000 checkpoints of 10 files; start of the command"""
         source = os.path.join(self.work, "ten")
@@ -262,6 +301,47 @@ class Bench:
             print(f"  {what}: median {median * 1e3:.1f} ms, min {low * 1e3:.1f}, max {high * 1e3:.1f}{text}", flush=True)
         remove(self.store)
         remove(source)
+
+
+    def multiply(self, n):
+        """Makes n checkpoints "c0001" … of "c0000", each as an import of its own would leave it."""
+        models = os.path.join(self.store, "weight", "models")
+        first = os.path.join(models, "c0000")
+        objects = {name: open(os.path.join(first, name), "rb").read() for name in os.listdir(first)}
+        for i in range(1, n):
+            folder = os.path.join(models, f"c{i:04d}")
+            os.mkdir(folder)
+            for name, data in objects.items():
+                with open(os.path.join(folder, name), "wb") as out:
+                    out.write(data.replace(b"c0000", f"c{i:04d}".encode()) if name == "manifest" else data)
+
+    def add_orphans(self):
+        models = os.path.join(self.store, "weight", "models")
+        for id in os.listdir(models):
+            with open(os.path.join(models, id, f"files,{'0' * 64},chunks,00000000"), "w") as out:
+                out.write("orphan")
+
+    def time_upkeep(self, what, words, goal, prepare=None):
+        ours = Contender(what, f"{self.ballast} -q --store file://{self.store} {words}", prepare)
+        contest(self.work, self.rounds, [ours])
+        if goal is not None:
+            print(f"  {what}: {ours.median:.2f} s  (goal <= {goal} s: {'reached' if ours.median <= goal else 'MISSED'})")
+
+    def run_upkeep(self):
+        """fsck, gc and stats of 1,000 checkpoints with 100,000 objects; of one with 100,000 files"""
+        for n_checkpoints, n_files in (1000, 100), (1, 100000):
+            source = os.path.join(self.work, "upkeep")
+            make_small_files(source, n_files, 100)
+            remove(self.store)
+            sh(self.command(f"import {source} --checkpoint-id c0000"))
+            self.multiply(n_checkpoints)
+            shape = f"{n_checkpoints} x {n_files}"
+            self.time_upkeep(f"ballast fsck, {shape}", "fsck", 2)
+            self.time_upkeep(f"ballast gc, {shape}", "gc", 2)
+            self.time_upkeep(f"ballast stats, {shape}", "stats", None)
+            self.time_upkeep(f"ballast gc of an orphan each, {shape}", "gc --grace 0", None, self.add_orphans)
+            remove(self.store)
+            remove(source)
 
 
 def describe_machine(work):
@@ -287,6 +367,7 @@ def main():
         parser.error(f"no contest {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="ballast-bench-", dir=options.dir) as work:
         describe_machine(work)
+        os.environ["BALLAST_STATE_DIR"] = os.path.join(work, "state")
         bench = Bench(os.path.abspath(options.ballast), work, options.rounds, int(options.size * (1 << 30)))
         for name in options.contests or contests:
             print(f"\n{name}: {contests[name].__doc__}", flush=True)
