@@ -1,16 +1,7 @@
 #include "cli/pin.h"
 
-static struct { char *checkpoint_id, *wait; } opt;
-
-static const GOptionEntry options[] = {
-    {"wait", 0, 0, G_OPTION_ARG_FILENAME, &opt.wait, "wait while another process works on it",
-     "[=SECONDS]"},
-    {"checkpoint-id", 0, 0, G_OPTION_ARG_FILENAME, &opt.checkpoint_id,
-     "the checkpoint, instead of CHECKPOINT", "ID"},
-    {NULL}};
-
 static int run(BlCli *cli, char **args, GError **error) {
-  return bl_pin_run(cli, opt.checkpoint_id, opt.wait, TRUE, args, error);
+  return bl_pin_run(cli, args, TRUE, error);
 }
 
 const BlCommand bl_cmd_model_pin = {
@@ -23,6 +14,6 @@ const BlCommand bl_cmd_model_pin = {
         "A pinned checkpoint is never pruned, however long it was not read. It can still be\n"
         "deleted by name. \"ballast model list\" shows what is pinned.\n",
     .examples = "ballast model pin my-model\n",
-    .options = options,
+    .options = bl_pin_options,
     .run = run,
 };

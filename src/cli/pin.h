@@ -2,6 +2,7 @@
 #pragma once
 #include "cli/command.h"
 
-/* Runs either: checkpoint_id is the option's value or NULL, args the command's. */
-int bl_pin_run(BlCli *cli, const char *checkpoint_id, const char *wait, gboolean is_pinned,
-               char **args, GError **error);
+extern const GOptionEntry bl_pin_options[];
+
+/* Runs either; is_pinned: as the checkpoint shall be. */
+int bl_pin_run(BlCli *cli, char **args, gboolean is_pinned, GError **error);

@@ -429,14 +429,20 @@ static BlVerifyResult *verify_quick(BlStore *store, const char *state_folder) {
   return result;
 }
 
+/* A local store in the folder, whose files are old enough to be recorded. */
+static BlStore *make_settled_store(const char *folder) {
+  g_autofree char *root = g_build_filename(folder, "store", NULL);
+  BlStore *store = bl_store_open(root, TRUE, NULL);
+  test_put_checkpoint(store, "x", files, G_N_ELEMENTS(files), TEST_DIGESTS);
+  g_usleep(60 * 1000);
+  return store;
+}
+
 /* Only what changed, and what was found bad, is read. */
 static void test_quick(void) {
   g_autofree char *folder = g_dir_make_tmp("ballast-verify-XXXXXX", NULL);
-  g_autofree char *root = g_build_filename(folder, "store", NULL);
   g_autofree char *state = g_build_filename(folder, "state", NULL);
-  g_autoptr(BlStore) store = bl_store_open(root, TRUE, NULL);
-  test_put_checkpoint(store, "x", files, G_N_ELEMENTS(files), TEST_DIGESTS);
-  g_usleep(60 * 1000);
+  g_autoptr(BlStore) store = make_settled_store(folder);
   g_autoptr(BlVerifyResult) first = verify_quick(store, state);
   g_assert_cmpuint(first->n_files_read, ==, 3); /* the empty one needs no reading */
   g_autoptr(BlVerifyResult) second = verify_quick(store, state);
@@ -463,12 +469,9 @@ static void test_quick(void) {
 /* Found bad by another machine: what is known here counts no more. */
 static void test_quick_suspects(void) {
   g_autofree char *folder = g_dir_make_tmp("ballast-verify-XXXXXX", NULL);
-  g_autofree char *root = g_build_filename(folder, "store", NULL);
   g_autofree char *here = g_build_filename(folder, "here", NULL);
   g_autofree char *there = g_build_filename(folder, "there", NULL);
-  g_autoptr(BlStore) store = bl_store_open(root, TRUE, NULL);
-  test_put_checkpoint(store, "x", files, G_N_ELEMENTS(files), TEST_DIGESTS);
-  g_usleep(60 * 1000);
+  g_autoptr(BlStore) store = make_settled_store(folder);
   g_autoptr(BlVerifyResult) first = verify_quick(store, here);
   /* Rot: the bytes change, and nothing that stat tells. */
   BlKeyBuffer key;
@@ -476,7 +479,8 @@ static void test_quick_suspects(void) {
   guint32 chunk;
   bl_key_chunk(key, "x", "a.json", 0);
   g_assert_true(bl_key_is_chunk(key, "x", hex, &chunk));
-  g_autofree char *path = g_strdup_printf("%s/weight/models/x/files,%s,chunks,00000000", root, hex);
+  g_autofree char *path =
+      g_strdup_printf("%s/store/weight/models/x/files,%s,chunks,00000000", folder, hex);
   BlVerifyOptions full = {.state_folder = there};
   g_autofree char *link_path = g_build_filename(folder, "link", NULL);
   g_assert_cmpint(link(path, link_path), ==, 0); /* so that ctime does not count */
