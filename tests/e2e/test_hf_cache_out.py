@@ -1,4 +1,5 @@
 """Caches that ballast makes, as the real Hugging Face client finds them without a network."""
+import concurrent.futures
 import json
 import os
 import stat
@@ -279,6 +280,23 @@ def test_eight_at_once(ballast, client, model, cache):
     top = cache / "models--org--name"
     assert {p.name for p in top.iterdir()} == {"blobs", "refs", "snapshots", "trees"}
     assert len(list((top / "blobs").iterdir())) == len(set(models.contents(model).values()))
+
+
+def test_beside_the_client(ballast, client, make_hub, repo, cache, tmp_path):
+    """Pulls and downloads of one commit into one cache, at the same time."""
+    hub = make_hub({"org/name": [repo]})
+    client.download(hub, "org/name", tmp_path / "theirs")
+    ballast.do_import(tmp_path / "theirs/models--org--name", "m")
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        downloads = [pool.submit(client.download, hub, "org/name", cache) for _ in range(2)]
+        pulls = [pool.submit(export, ballast, "m", cache) for _ in range(4)]
+        for each in downloads + pulls:
+            each.result()
+    found = read(client, cache, "org/name")
+    assert found["repos"]["org/name"][COMMIT]["files"] == len(repo.files)
+    assert {p.name for p in (cache / "models--org--name/blobs").iterdir()} == {repo.etag(p) for p in repo.files}
+    for path, data in repo.files.items():
+        assert (cache / "models--org--name/snapshots" / COMMIT / path).read_bytes() == data
 
 
 def test_killed_anywhere(ballast, model, cache, shim, client):

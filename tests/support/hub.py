@@ -162,8 +162,7 @@ class Client:
             **({"HF_ENDPOINT": endpoint} if endpoint else {"HF_HUB_OFFLINE": "1"}),
         }
         code = "\n".join([
-            "import json, sys, warnings",
-            "warnings.simplefilter('error', ResourceWarning)",
+            "import json, sys",
             "import huggingface_hub as hub",
             f"assert hub.__version__ == {self.version!r}, hub.__file__",
             "globals().update(json.loads(sys.argv[1]))",
