@@ -70,7 +70,7 @@ for stage in "$@"; do
 done
 
 # shellcheck disable=SC2086 # lists of names
-deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK $DEPS_LONG && deps_python &&
+deps_debian $DEPS_BUILD $DEPS_PYTHON $DEPS_CHECK $DEPS_LONG && deps_python && deps_hub &&
   deps_models "$MODEL_MINILM" "$MODEL_SILERO" || exit 1
 mkdir -p build/logs
 deps_ninja build -j "$JOBS" >build/logs/torture-build.log 2>&1 || {
