@@ -307,7 +307,10 @@ class Bench:
         """Makes n checkpoints "c0001" … of "c0000", each as an import of its own would leave it."""
         models = os.path.join(self.store, "weight", "models")
         first = os.path.join(models, "c0000")
-        objects = {name: open(os.path.join(first, name), "rb").read() for name in os.listdir(first)}
+        objects = {}
+        for name in os.listdir(first):
+            with open(os.path.join(first, name), "rb") as file:
+                objects[name] = file.read()
         for i in range(1, n):
             folder = os.path.join(models, f"c{i:04d}")
             os.mkdir(folder)
