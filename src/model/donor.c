@@ -153,7 +153,8 @@ BlDonors *bl_donors_load(BlStore *store, const BlManifest *plan, const char *sta
 
 /* Whether the object under the key is surely what was once checked. */
 static gboolean is_certain(BlDonors *donors, const BlContentFile *file) {
-  const Vouched *vouched = g_hash_table_lookup(donors->vouched, file->key);
+  const Vouched *vouched =
+      file->size < VOUCH_SIZE ? NULL : g_hash_table_lookup(donors->vouched, file->key);
   if (vouched == NULL) return FALSE;
   BlIdentities *identities = vouched->voucher->identities;
   g_mutex_lock(&donors->lock);
@@ -221,6 +222,11 @@ static gboolean open_best(BlDonors *donors, const BlContentFile *files, gsize n,
   for (gsize i = 0; i < n; i++)
     if (open_donor(donors, &files[i], but_inode, donor)) return TRUE;
   return FALSE;
+}
+
+gboolean bl_donors_have_size(const BlDonors *donors, guint64 size) {
+  gsize n;
+  return bl_content_find_size(donors->content, size, &n) != NULL;
 }
 
 gboolean bl_donors_find(BlDonors *donors, guint64 size, int source_fd, BlDonor *donor) {

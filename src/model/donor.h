@@ -23,11 +23,13 @@ BlDonors *bl_donors_load(BlStore *store, const BlManifest *plan, const char *sta
 void bl_donors_free(BlDonors *donors);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlDonors, bl_donors_free)
 
+/* Whether a file of that size may have a donor. */
+gboolean bl_donors_have_size(const BlDonors *donors, guint64 size);
 /* A donor for a file of that size, with the bytes of source_fd as far as some samples tell. FALSE
  * where there is none. Any thread. */
 gboolean bl_donors_find(BlDonors *donors, guint64 size, int source_fd, BlDonor *donor);
-/* One that has these bytes by its manifest, to mend the object under the key: not one that is the
- * same file. */
+/* One that has these bytes by its manifest, for the object under the key: not one that is the same
+ * file. */
 gboolean bl_donors_find_known(BlDonors *donors, guint64 size, const guint8 sha256[BL_SHA256_SIZE],
                               const char *key, BlDonor *donor);
 /* Whether its file is unchanged since it was found. Names that others gave it meanwhile, or took,

@@ -7,7 +7,8 @@
  * which shows at once whether the store can, and the source is then only hashed, and compared
  * unless the donor's bytes are known to be right. What turns out different is written in a second
  * pass, as a new object: one that is shared is never written to. A READY checkpoint's object is
- * shared only when it is known that the bytes are right. */
+ * shared only when it is known that the bytes are right; so is a small file's, which is hashed
+ * first, since many of them may have the same size. */
 #include "model/import_file.h"
 
 #include <string.h>
@@ -22,6 +23,8 @@
 #define MAX_TRIES 3
 /* Bytes compared at a time. */
 #define COMPARE_SIZE (256u * 1024)
+/* Up to this, a file is hashed before a donor is looked for. */
+#define SMALL_SIZE (256u * 1024)
 /* Below this, asking for a reflink costs as much as writing. */
 #define CLONE_SIZE (64u * 1024)
 
@@ -280,7 +283,6 @@ static gboolean compare_donor(Work *work, BlDonor *donor, guint8 *sha256, gboole
   *is_equal = beside.is_equal && work->read_offset == work->record->size &&
               memcmp(sha256, donor->file->sha256, BL_SHA256_SIZE) == 0 && bl_donor_is_still(donor);
   if (!beside.is_equal) work->suspect = donor->file;
-  if (!*is_equal) bl_job_add_total(work->build->job, work->read_offset);
   return TRUE;
 }
 
@@ -306,18 +308,30 @@ static gboolean share_unknown(Work *work, BlDonor *donor, guint8 *sha256, gboole
   if (!put_shared(work, donor, is_done, error)) return FALSE;
   if (!*is_done) return TRUE;
   work->must_replace = TRUE;
-  return compare_donor(work, donor, sha256, is_done, error);
+  if (!compare_donor(work, donor, sha256, is_done, error)) return FALSE;
+  if (!*is_done) bl_job_add_total(work->build->job, work->read_offset);
+  return TRUE;
 }
 
 /* The source was hashed, and the donor should have the same bytes. */
 static gboolean share_known(Work *work, BlDonor *donor, guint8 *sha256, gboolean *is_done,
                             GError **error) {
   if (!donor->is_vouched) {
-    bl_job_add_total(work->build->job, work->record->size);
     if (!compare_donor(work, donor, sha256, is_done, error)) return FALSE;
+    bl_job_add_total(work->build->job, work->read_offset);
     if (!*is_done) return TRUE;
   }
   return put_shared(work, donor, is_done, error);
+}
+
+static gboolean hash_source(Work *work, guint8 *sha256, GError **error) {
+  BlTransferPlan plan = {
+      .read = read_source, .read_user = work, .size = work->record->size, .hasher = work->hasher};
+  work->read_offset = 0;
+  bl_hasher_reset(work->hasher);
+  if (!bl_transfer_run(work->transfer, &plan, work->build->job, NULL, error)) return FALSE;
+  bl_hasher_finish(work->hasher, sha256);
+  return TRUE;
 }
 
 /* Shares the bytes of another checkpoint. sha256: of the source where the manifest is READY; where
@@ -326,18 +340,23 @@ static gboolean share_file(Work *work, guint8 *sha256, gboolean *is_done, GError
   BlKeyBuffer key;
   BlDonor donor;
   guint64 size = work->record->size;
-  gboolean is_known = work->build->manifest->is_ready;
+  gboolean is_ready = work->build->manifest->is_ready, is_known = is_ready || size <= SMALL_SIZE;
   BlDonors *donors = work->record->n_chunks == 1 ? find_donors(work->files) : NULL;
   *is_done = FALSE;
-  if (donors == NULL) return TRUE;
+  if (donors == NULL || !bl_donors_have_size(donors, size)) return TRUE;
+  if (is_known && !is_ready && !hash_source(work, sha256, error)) return FALSE;
   bl_manifest_chunk_key(work->build->manifest, work->record, 0, key);
   gboolean is_found = is_known ? bl_donors_find_known(donors, size, sha256, key, &donor)
                                : bl_donors_find(donors, size, work->fd, &donor);
-  if (!is_found) return TRUE;
-  gboolean ok = is_known ? share_known(work, &donor, sha256, is_done, error)
-                         : share_unknown(work, &donor, sha256, is_done, error);
-  bl_donor_close(&donor);
+  gboolean ok = TRUE;
+  if (is_found) {
+    ok = is_known ? share_known(work, &donor, sha256, is_done, error)
+                  : share_unknown(work, &donor, sha256, is_done, error);
+    bl_donor_close(&donor);
+  }
   if (ok && *is_done) work->n_shared = size;
+  /* It was hashed, and is read again to be written. */
+  if (!*is_done && is_known && !is_ready) bl_job_add_total(work->build->job, size);
   return ok;
 }
 

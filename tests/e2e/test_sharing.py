@@ -101,6 +101,15 @@ def test_the_same_files_under_another_name(ballast, model, store_walk):
     store_walk().assert_clean()
 
 
+def test_many_files_of_one_size(ballast, model):
+    for i in range(200):
+        (model / f"part-{i:03}.json").write_bytes(os.urandom(1000))
+    ballast.do_import(model, "a")
+    result = ballast.do_import(model, "b", json=True).json
+    assert result["n_bytes_written"] == 0 and result["n_bytes_shared"] == result["n_bytes"]
+    ballast.verify("b")
+
+
 # --- damage does not spread
 
 
