@@ -26,21 +26,24 @@ static gboolean check_ready(const BlReadFrom *from, GError **error) {
 }
 
 /* Finds the checkpoint in the fallback: by the id it has in the store, else as it was named. */
-static char *find_in_second(const BlReadFrom *from, const BlName *name, GError **error) {
-  if (from->checkpoint_id != NULL) {
-    g_autoptr(BlManifest) manifest =
-        bl_manifest_load(from->second, from->checkpoint_id, BL_MANIFEST_HEADER_ONLY, NULL);
-    if (manifest != NULL) return g_strdup(from->checkpoint_id);
-  }
-  return bl_name_resolve(name, from->second, error);
+static gboolean find_in_second(const BlReadFrom *from, const BlName *name, char **id,
+                               GError **error) {
+  BlName same = {.text = from->checkpoint_id, .is_id = TRUE};
+  g_autoptr(BlManifest) manifest =
+      from->checkpoint_id != NULL
+          ? bl_manifest_load(from->second, from->checkpoint_id, BL_MANIFEST_HEADER_ONLY, NULL)
+          : NULL;
+  *id = bl_name_resolve(manifest != NULL ? &same : name, from->second, error);
+  return *id != NULL;
 }
 
 /* Nothing can be read from the store, because of cause. */
 static gboolean use_second_alone(BlReadFrom *from, BlCli *cli, const BlName *name, GError *cause,
                                  GError **error) {
   g_autoptr(GError) fault = NULL;
-  char *id = find_in_second(from, name, &fault);
-  if (id == NULL || !bl_state_check_whole(from->second, id, &cli->job, &fault)) {
+  char *id = NULL;
+  if (!find_in_second(from, name, &id, &fault) ||
+      !bl_state_check_whole(from->second, id, &cli->job, &fault)) {
     bl_error_set(error, bl_error_code(cause), "%s; from the fallback: %s", cause->message,
                  fault->message);
     g_free(id);
@@ -59,9 +62,10 @@ static gboolean use_second_alone(BlReadFrom *from, BlCli *cli, const BlName *nam
 /* A fallback that has not got it is no reason to refuse what the store has. */
 static void use_second_beside(BlReadFrom *from, BlCli *cli, const BlName *name) {
   g_autoptr(GError) fault = NULL;
-  g_autofree char *id = find_in_second(from, name, &fault);
-  if (id != NULL) from->fallback = bl_fallback_open(from->second, id, &cli->job, &fault);
-  if (from->fallback == NULL)
+  g_autofree char *id = NULL;
+  if (find_in_second(from, name, &id, &fault))
+    from->fallback = bl_fallback_open(from->second, id, &cli->job, &fault);
+  if (fault != NULL)
     bl_job_note(&cli->job, BL_NOTE_WARNING, "the fallback %s is not used: %s", from->second->url,
                 fault->message);
 }
