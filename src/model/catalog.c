@@ -116,8 +116,7 @@ static gboolean has_objects(BlStore *store, const char *id, gboolean *has, GErro
   return TRUE;
 }
 
-/* Faults of one checkpoint are shown beside its id; those of the whole store end the list. */
-static gboolean is_fault_of_one(const GError *fault) {
+gboolean bl_catalog_is_fault_of_one(const GError *fault) {
   switch (bl_error_code(fault)) {
     case BL_ERROR_CORRUPT:
     case BL_ERROR_UNSUPPORTED:
@@ -137,7 +136,7 @@ static gboolean apply_claim(BlStore *store, BlCheckpoint *checkpoint, GError **e
   g_autoptr(GError) fault = NULL;
   if (!bl_claim_peek(store, bl_key_prefix(prefix, checkpoint->checkpoint_id), &state, &owner,
                      &operation, &fault)) {
-    if (is_fault_of_one(fault)) return TRUE;
+    if (bl_catalog_is_fault_of_one(fault)) return TRUE;
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
@@ -177,7 +176,7 @@ static gboolean apply_manifest(BlStore *store, BlCheckpoint *checkpoint, GError 
   checkpoint->error = g_strdup(fault->message);
   gboolean is_damaged = g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
   checkpoint->status = is_damaged ? BL_CHECKPOINT_CORRUPT : BL_CHECKPOINT_UNREADABLE;
-  if (is_fault_of_one(fault)) return TRUE;
+  if (bl_catalog_is_fault_of_one(fault)) return TRUE;
   checkpoint->status = BL_CHECKPOINT_LEFTOVER;
   if (g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
   g_propagate_error(error, g_steal_pointer(&fault));
@@ -188,7 +187,7 @@ static gboolean apply_manifest(BlStore *store, BlCheckpoint *checkpoint, GError 
 static gboolean apply_state(BlStore *store, BlCheckpoint *checkpoint, BlJob *job, GError **error) {
   g_autoptr(GError) fault = NULL;
   g_autoptr(BlState) state = bl_state_load_usable(store, checkpoint->checkpoint_id, job, &fault);
-  if (state == NULL && is_fault_of_one(fault)) return TRUE;
+  if (state == NULL && bl_catalog_is_fault_of_one(fault)) return TRUE;
   if (state == NULL) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
@@ -303,7 +302,7 @@ static gboolean has_commit(BlStore *store, const char *id, const char *text, gbo
   g_autoptr(BlManifest) manifest = bl_manifest_load(store, id, 0, &fault);
   g_autoptr(BlInfo) info = manifest != NULL ? bl_info_load(store, manifest, &fault) : NULL;
   *has = info != NULL && info->commit != NULL && g_str_has_prefix(info->commit, text);
-  if (info != NULL || is_fault_of_one(fault) ||
+  if (info != NULL || bl_catalog_is_fault_of_one(fault) ||
       g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
     return TRUE;
   g_propagate_error(error, g_steal_pointer(&fault));

@@ -29,6 +29,10 @@ void bl_checkpoint_free(BlCheckpoint *checkpoint);
  * run in parallel. A state that is damaged is noted to the job and counts as absent. */
 GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GError **error);
 
+/* Whether the fault is that of one checkpoint, which is told beside its id; those of the whole
+ * store end what looks at all of it. */
+gboolean bl_catalog_is_fault_of_one(const GError *fault);
+
 /* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF
  * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY (or
  * DEGRADED) checkpoint; last, a commit of any model. Commits may be cut to 7 digits or more.

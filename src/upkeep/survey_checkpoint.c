@@ -55,19 +55,6 @@ static gboolean emit(const Look *look, BlFinding *finding, GError **error) {
   return look->func(finding, look->user, error);
 }
 
-/* Faults of one checkpoint are findings; those of the whole store end the survey. */
-static gboolean is_fault_of_one(const GError *fault) {
-  switch (bl_error_code(fault)) {
-    case BL_ERROR_CORRUPT:
-    case BL_ERROR_UNSUPPORTED:
-    case BL_ERROR_DENIED:
-    case BL_ERROR_IO:
-      return TRUE;
-    default:
-      return FALSE;
-  }
-}
-
 static void take_manifest(Look *look) {
   BlSurveyed *item = look->item;
   const BlManifest *manifest = look->manifest;
@@ -91,7 +78,7 @@ static gboolean load_manifest(Look *look, GError **error) {
   look->item->status = is_absent    ? BL_CHECKPOINT_LEFTOVER
                        : is_damaged ? BL_CHECKPOINT_CORRUPT
                                     : BL_CHECKPOINT_UNREADABLE;
-  if (is_absent || is_fault_of_one(look->fault)) return TRUE;
+  if (is_absent || bl_catalog_is_fault_of_one(look->fault)) return TRUE;
   g_propagate_error(error, g_steal_pointer(&look->fault));
   return FALSE;
 }
@@ -104,7 +91,7 @@ static gboolean list_objects(Look *look, GError **error) {
     look->item->n_bytes = look->objects->n_bytes;
     return TRUE;
   }
-  if (!is_fault_of_one(fault)) {
+  if (!bl_catalog_is_fault_of_one(fault)) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
@@ -125,7 +112,7 @@ static gboolean peek_claim(Look *look, GError **error) {
   if (!bl_claim_peek(look->store, bl_key_prefix(prefix, look->id), &state, &owner, &operation,
                      &fault)) {
     /* A claim that cannot be read may be anybody's. */
-    item->is_busy = is_fault_of_one(fault);
+    item->is_busy = bl_catalog_is_fault_of_one(fault);
     g_propagate_error(item->is_busy ? &look->claim_fault : error, g_steal_pointer(&fault));
     return item->is_busy;
   }
@@ -332,7 +319,7 @@ static gboolean apply_state(const Look *look, GError **error) {
   g_autoptr(GError) fault = NULL;
   if (bl_objects_find_control(look->objects, BL_CONTROL_STATE) == NULL) return TRUE;
   g_autoptr(BlState) state = bl_state_load(look->store, look->id, &fault);
-  if (state == NULL && !is_fault_of_one(fault)) {
+  if (state == NULL && !bl_catalog_is_fault_of_one(fault)) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }

@@ -82,16 +82,21 @@ def test_dangling_ref(ballast, two):
     assert "ballast model tag" in ballast("fsck", rc=3).text
 
 
-def test_leftovers(ballast, two):
-    models = ballast.store / "weight/models"
-    make_failed(ballast.store, "b")
+def leave_behind(store, failed):
+    """A FAILED checkpoint, and what killed commands left beside "a"."""
+    models = store / "weight/models"
+    make_failed(store, failed)
     (models / "a/.tmp-00112233445566778899aabbccddeeff-0").write_text("half")
     os.utime(models / "a/.tmp-00112233445566778899aabbccddeeff-0", (1, 1))
     (models / "empty").mkdir()
     os.utime(models / "empty", (1, 1))
-    object_file(ballast.store, "a", "config.json").with_name("files," + "0" * 64 + ",chunks,00000000").write_text("x")
-    (ballast.store / "weight/used").mkdir(exist_ok=True)
-    (ballast.store / "weight/used/gone").write_text("{}")
+    object_file(store, "a", "config.json").with_name("files," + "0" * 64 + ",chunks,00000000").write_text("x")
+    (store / "weight/used").mkdir(exist_ok=True)
+    (store / "weight/used/gone").write_text("{}")
+
+
+def test_leftovers(ballast, two):
+    leave_behind(ballast.store, "b")
     assert kinds(ballast) == [("leftover", "failed", "b"), ("leftover", "folder", "empty"), ("leftover", "orphan", "a"),
                               ("leftover", "temporary", "a"), ("leftover", "used", "gone")]
 

@@ -10,7 +10,7 @@ import pytest
 from support.faults import start_stopped
 from support.scenes import object_file
 from support.walker import walk
-from test_fsck import kinds, make_failed, rewrite
+from test_fsck import kinds, leave_behind, make_failed, rewrite
 
 
 @pytest.fixture
@@ -19,16 +19,8 @@ def full(ballast, make_model):
     ballast.do_import(make_model("a"), "a", "--model-id", "org/a")
     ballast.do_import(make_model("f", seed=2), "f", "--model-id", "org/f")
     ballast.do_import(make_model("n", seed=3), "n", "--model-id", "org/n")
-    models = ballast.store / "weight/models"
-    make_failed(ballast.store, "f")
-    (models / "n/manifest").unlink()
-    (models / "a/.tmp-00112233445566778899aabbccddeeff-0").write_text("half")
-    os.utime(models / "a/.tmp-00112233445566778899aabbccddeeff-0", (1, 1))
-    (models / "empty").mkdir()
-    os.utime(models / "empty", (1, 1))
-    object_file(ballast.store, "a", "config.json").with_name("files," + "0" * 64 + ",chunks,00000000").write_text("x")
-    (ballast.store / "weight/used").mkdir(exist_ok=True)
-    (ballast.store / "weight/used/gone").write_text("{}")
+    leave_behind(ballast.store, "f")
+    (ballast.store / "weight/models/n/manifest").unlink()
 
 
 def swept(ballast):

@@ -42,18 +42,6 @@ static void age_record(BlStore *store, gint64 seconds) {
   put_text(store, BL_KEY_GC, text);
 }
 
-static void put_garbage(BlStore *store) {
-  BlKeyBuffer key;
-  upkeep_put_ready(store, "a");
-  put_text(store, bl_key_chunk(key, "a", "other", 0), "orphan");
-  put_text(store, "weight/models/a/reserved", "{}");
-  upkeep_put_failed(store, "f");
-  upkeep_put_dead_claim(store, "f");
-  put_text(store, bl_key_chunk(key, "n", "x", 0), "no manifest");
-  put_text(store, "weight/used/gone", "{}");
-  put_text(store, "weight/models/a/notes", "mine");
-}
-
 static void check_swept(BlStore *store) {
   BlKeyBuffer key;
   const char *gone[] = {"weight/models/a/reserved", "weight/models/f/manifest",
@@ -69,7 +57,7 @@ static void check_swept(BlStore *store) {
 
 static void test_at_once(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
-  put_garbage(store);
+  upkeep_put_garbage(store);
   check(store, 0, 6, 0);
   check_swept(store);
   check(store, 0, 0, 0);
@@ -78,7 +66,7 @@ static void test_at_once(void) {
 
 static void test_two_passes(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
-  put_garbage(store);
+  upkeep_put_garbage(store);
   check(store, 3600, 0, 6);
   check(store, 3600, 0, 6);
   age_record(store, 3599);
@@ -92,7 +80,7 @@ static void test_two_passes(void) {
 static void test_changed(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
   BlKeyBuffer key;
-  put_garbage(store);
+  upkeep_put_garbage(store);
   check(store, 3600, 0, 6);
   age_record(store, 4000);
   put_text(store, bl_key_chunk(key, "a", "other", 0), "another orphan");
@@ -103,7 +91,7 @@ static void test_changed(void) {
 /* A clock that was set back makes nothing older. */
 static void test_clock_back(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
-  put_garbage(store);
+  upkeep_put_garbage(store);
   check(store, 3600, 0, 6);
   age_record(store, -100000);
   BlGcResult result = gc(store, 3600, FALSE);
@@ -134,7 +122,7 @@ static void test_damaged_record(void) {
     BlGcResult result;
     BlJob job;
     guint n = 0;
-    put_garbage(store);
+    upkeep_put_garbage(store);
     put_text(store, BL_KEY_GC, bad[i]);
     bl_job_init(&job);
     job.note = count_warning;
@@ -167,7 +155,7 @@ static void test_golden(void) {
 
 static void test_dry_run(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
-  put_garbage(store);
+  upkeep_put_garbage(store);
   BlGcResult result = gc(store, 0, TRUE);
   g_assert_cmpuint(result.n_removed, ==, 6);
   bl_gc_result_clear(&result);
@@ -229,7 +217,7 @@ static void test_foreign_inside(void) {
 static void test_folders(void) {
   g_autofree char *folder = NULL;
   g_autoptr(BlStore) store = upkeep_dir_store(&folder);
-  put_garbage(store);
+  upkeep_put_garbage(store);
   g_autofree char *temporary =
       g_build_filename(folder, "weight/models/a/.tmp-00112233445566778899aabbccddeeff-1", NULL);
   g_autofree char *root_temporary =
@@ -259,7 +247,7 @@ static void test_folders(void) {
 static void test_faults(void) {
   for (guint n = 1; n < 2000; n++) {
     BlStore *memory = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
-    put_garbage(memory);
+    upkeep_put_garbage(memory);
     g_autoptr(BlStore) store = bl_fault_store_new(memory);
     g_autoptr(GError) error = NULL;
     BlGcOptions options = {.grace_s = 0};

@@ -117,14 +117,7 @@ static void test_state(void) {
 static void test_leftovers(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(BL_MEMORY_STORE_CAPS);
   BlKeyBuffer key;
-  upkeep_put_ready(store, "a");
-  put_text(store, bl_key_chunk(key, "a", "other", 0), "orphan");
-  put_text(store, "weight/models/a/reserved", "{}");
-  upkeep_put_failed(store, "f");
-  upkeep_put_dead_claim(store, "f");
-  put_text(store, bl_key_chunk(key, "n", "x", 0), "no manifest");
-  put_text(store, "weight/used/gone", "{}");
-  put_text(store, "weight/models/a/notes", "mine");
+  upkeep_put_garbage(store);
   put_text(store, "weight/models/o/notes", "mine");
   put_text(store, "weight/mine/notes", "mine");
   put_text(store, "mine/notes", "mine");

@@ -59,3 +59,17 @@ static inline BlStore *upkeep_dir_store(char **folder) {
   g_assert_no_error(error);
   return store;
 }
+
+/* READY "a" with an orphan, a reservation and a foreign object; FAILED "f" with a dead owner's
+ * claim; "n" without a manifest; the last use of one that is gone. Six things that gc removes. */
+static inline void upkeep_put_garbage(BlStore *store) {
+  BlKeyBuffer key;
+  upkeep_put_ready(store, "a");
+  put_text(store, bl_key_chunk(key, "a", "other", 0), "orphan");
+  put_text(store, "weight/models/a/reserved", "{}");
+  put_text(store, "weight/models/a/notes", "mine");
+  upkeep_put_failed(store, "f");
+  upkeep_put_dead_claim(store, "f");
+  put_text(store, bl_key_chunk(key, "n", "x", 0), "no manifest");
+  put_text(store, "weight/used/gone", "{}");
+}
