@@ -176,3 +176,28 @@ def test_reader_while_prune_stands_still(ballast, three, shim, at, tmp_path):
         process.wait()
     prune(ballast, "--older-than", "25d", "--yes")
     assert {"b", "c"} <= left(ballast)
+
+
+@pytest.mark.parametrize("how", ["prune", "gc", "delete"])
+def test_beside_sharers(ballast, make_model, tmp_path, how):
+    """Checkpoints that share bytes come while others that share them go: what is READY is whole."""
+    source = make_model("m")
+    until = time.monotonic() + 3
+    i = 0
+    while time.monotonic() < until:
+        i += 1
+        (source / "config.json").write_text(f'{{"n": {i}}}')
+        if how == "gc" and i > 1:
+            make_failed(ballast.store, f"m{i - 1}")
+        importing = ballast.start("model", "import", source, "--checkpoint-id", f"m{i}", "--model-id", "org/m")
+        going = {"prune": ["prune", "--older-than", "0", "--yes"], "gc": ["gc", "--grace", "0"],
+                 "delete": ["model", "delete", f"m{i - 1}"]}[how]
+        if i > 1:
+            ballast(*going, rc=(0, 1, 3, 5) if how == "prune" else 0)
+        out, err = importing.communicate()
+        assert importing.returncode == 0, err
+        if f"m{i}" in (statuses := walk(ballast.store).statuses):
+            ballast.verify(f"m{i}")
+        assert how == "prune" or f"m{i - 1}" not in statuses
+    assert i > 3
+    walk(ballast.store).assert_no_orphans()
