@@ -81,6 +81,51 @@ class World:
         write_folder(self.top / name, self.sources[name])
         self.log.append(f"{name} is now {sorted(self.sources[name])}")
 
+    def op_keep(self, store):
+        """Imports, and only so many of that revision stay. Which is the newest within one second, the store says."""
+        id = self.rng.choice(sorted(MODELS.keys() - store.checkpoints.keys()) or [None])
+        if id is None:
+            return
+        name, revision, n = self.rng.choice(list(self.sources)), self.rng.choice(REVISIONS), self.rng.choice([1, 1, 2])
+        result = self.run(store, 0, "model", "import", self.top / name, "--checkpoint-id", id, "--model-id", MODELS[id],
+                          "--revision", revision, "--keep", str(n), "--json")
+        store.checkpoints[id] = Checkpoint(MODELS[id], revision, dict(self.sources[name]))
+        store.refs[MODELS[id], revision] = id
+        same = [i for i, c in store.checkpoints.items() if (c.model, c.revision) == (MODELS[id], revision)]
+        spared = {id, *(i for i in same if store.checkpoints[i].pinned),
+                  *(i for (_, ref), i in store.refs.items() if ref != revision)}
+        gone = result.json["pruned"]
+        assert set(gone) <= set(same) - spared, (gone, same, spared)
+        assert min(n, len(same)) <= len(same) - len(gone) <= n + len(spared.intersection(same)), (gone, same, spared)
+        for i in gone:
+            store.forget(i)
+
+    def op_copy(self, store):
+        """Into the other store, with the refs; nothing damaged gets there."""
+        other = next(s for s in self.stores if s is not store)
+        id = self.some_id(store)
+        here, there = store.checkpoints.get(id), other.checkpoints.get(id)
+        if here is None:
+            rc = 3
+        elif here.recorded:
+            rc = 4
+        elif there is not None and there.files != here.files:
+            rc = 5
+        else:
+            rc = (0, 4) if here.damaged else 0
+        result = self.run(store, rc, "model", "copy", id, "--to", other.path)
+        if result.rc != 0:
+            return
+        # Also where a file here is damaged: the other store may have another one with the right bytes.
+        other.ballast.verify(id)
+        if there is None:
+            other.checkpoints[id] = Checkpoint(here.model, here.revision, dict(here.files))
+        else:
+            there.damaged, there.recorded = set(), set()
+        for ref in [ref for ref, target in store.refs.items() if target == id]:
+            # One that means another checkpoint there is moved only by a copy that is new.
+            other.refs[ref] = id if there is None else other.refs.get(ref, id)
+
     # Giving out
 
     def op_pull(self, store):
@@ -218,7 +263,7 @@ class World:
         self.run(store, 0, "store", "set", "--max-bytes", "none")
 
     def step(self):
-        weights = {"import": 6, "change_source": 1, "pull": 3, "cat": 3, "verify": 3, "fsck": 1, "gc": 1, "damage": 2, "repair": 2,
+        weights = {"import": 5, "keep": 1, "copy": 2, "change_source": 1, "pull": 3, "cat": 3, "verify": 3, "fsck": 1, "gc": 1, "damage": 2, "repair": 2,
                    "delete": 2, "prune": 1, "tag": 2, "untag": 1, "pin": 2, "limit": 1}
         operation = self.rng.choices(list(weights), weights.values())[0]
         getattr(self, f"op_{operation}")(self.rng.choices(self.stores, [4, 1])[0])

@@ -13,7 +13,7 @@ from .walker import walk
 class Checkpoint:
     model: str
     revision: str
-    files: dict  # path: content
+    files: dict = dataclasses.field(repr=False)  # path: content
     pinned: bool = False
     damaged: set = dataclasses.field(default_factory=set)  # paths whose object holds other bytes
     recorded: set = dataclasses.field(default_factory=set)  # of them, those that the state object names
