@@ -64,8 +64,9 @@ gboolean bl_import_check_source(BlSource *source, const BlImportOptions *options
     bl_job_note(job, BL_NOTE_WARNING, "%s", (char *)source->notes->pdata[i]);
   if (source->missing != NULL && !options->force)
     return bl_error_set(error, BL_ERROR_CORRUPT,
-                        "source \"%s\": %s (--force imports it all the same)", shown,
-                        source->missing);
+                        "source \"%s\": %s (download it again, leave them out with --exclude, or "
+                        "import it all the same with --force)",
+                        shown, source->missing);
   if (source->missing != NULL) bl_job_note(job, BL_NOTE_WARNING, "%s", source->missing);
   g_autofree BlLayoutFile *files = g_new(BlLayoutFile, source->n_files);
   for (guint64 i = 0; i < source->n_files; i++)

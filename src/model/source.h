@@ -48,7 +48,7 @@ typedef struct {
   guint64 n_files, n_bytes;
   GPtrArray *left_out; /* of char*: what is not imported and why, names escaped */
   GPtrArray *notes;    /* of char*: what a user should know, for a warning each */
-  char *missing; /* what the source itself says is not complete, a message; NULL: nothing known */
+  char *missing;       /* what shows that the source is not complete, a message; NULL: nothing */
   /* private */
   int root_fd;
   gboolean may_be_edited; /* digests are of what was downloaded, and the files are the user's */

@@ -231,14 +231,12 @@ static void judge_missing(const Tree *tree) {
   present_clear(&present);
   if (proofs->len > 0) {
     g_autofree char *names = describe_paths(proofs);
-    tree->source->missing = g_strdup_printf(
-        "the commit has %s that the snapshot has not: its download did not end (download it again, "
-        "or leave them out with --exclude)",
-        names);
+    tree->source->missing =
+        g_strdup_printf("its download did not end: of the commit it lacks %s", names);
   } else {
     g_autofree char *names = describe_paths(tree->missing);
     g_ptr_array_add(tree->source->notes,
-                    g_strdup_printf("not in the snapshot, but in the commit: %s", names));
+                    g_strdup_printf("it is a part of the commit: it lacks %s", names));
   }
 }
 
