@@ -156,7 +156,7 @@ static gboolean has_odd_keys(const BlManifest *manifest) {
 
 /* Whether there is something to look at twice. */
 static gboolean is_suspicious(Look *look) {
-  if (look->item->status == BL_CHECKPOINT_UNREADABLE) return FALSE;
+  if (look->objects == NULL || look->item->status == BL_CHECKPOINT_UNREADABLE) return FALSE;
   if (look->manifest == NULL || !look->manifest->is_ready) return TRUE;
   look->is_clean = TRUE;
   for (guint64 i = 0; i < look->manifest->n_files; i++) {
@@ -342,10 +342,11 @@ static gboolean judge(Look *look, GError **error) {
   BlFinding claim = {.kind = BL_FINDING_UNREADABLE};
   if (look->claim_fault != NULL) claim.text = look->claim_fault->message;
   if (claim.text != NULL && !emit(look, &claim, error)) return FALSE;
+  if (look->objects == NULL || look->item->status == BL_CHECKPOINT_UNREADABLE) {
+    finding.kind = BL_FINDING_UNREADABLE;
+    return emit(look, &finding, error);
+  }
   switch (look->item->status) {
-    case BL_CHECKPOINT_UNREADABLE:
-      finding.kind = BL_FINDING_UNREADABLE;
-      return emit(look, &finding, error);
     case BL_CHECKPOINT_CORRUPT:
       finding.kind = BL_FINDING_MANIFEST;
       return emit(look, &finding, error) && emit_controls(look, error);
