@@ -52,7 +52,7 @@ static char *folder_path(const char *from) {
 
 static BlSupply *supply_new(const char *name) {
   BlSupply *supply = g_new0(BlSupply, 1);
-  supply->name = g_strdup(name);
+  supply->name = bl_path_display(name);
   supply->folder_fd = -1;
   return supply;
 }
@@ -148,8 +148,9 @@ static BlSupplyFile *find_in_folder(const BlSupply *supply, const BlManifestFile
     bl_error_set_errno(error, errno, "opening it");
     return NULL;
   }
-  return take_fd(file_new(supply, g_build_filename(supply->name, record->path, NULL)), fd,
-                 record->size, error);
+  g_autofree char *shown = bl_path_display(record->path);
+  return take_fd(file_new(supply, g_build_filename(supply->name, shown, NULL)), fd, record->size,
+                 error);
 }
 
 static gboolean is_same(const BlManifestFile *a, const BlManifestFile *b) {

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -244,6 +245,20 @@ def test_special_files_and_folders_are_no_source(ballast, m):
         chunk_of(ballast, "m", path).unlink()
     left = repair(ballast, rc=4, json=True, timeout=30).json["left"]
     assert ["it is no file there" in item["text"] for item in left] == [True, True]
+
+
+def test_names_cannot_act_on_a_terminal(ballast, m):
+    name = "odd\x1b[31m\n.json"
+    (m / name).write_text("{}")
+    ballast.do_import(m, "odd")
+    chunk_of(ballast, "odd", name).unlink()
+    line = [word for word in ballast.line("model", "repair", "odd", "--dry-run") if word != "-q"]
+    would = subprocess.run(line, env=ballast.env, cwd=ballast.cwd, capture_output=True, text=True).stdout
+    (m / name).unlink()
+    for text in (would, repair(ballast, "odd", rc=4).text):
+        assert "\x1b" not in text and text.count("odd\\x1b[31m\\n.json") >= 1
+    (m / name).write_text("{}")
+    assert repair(ballast, "odd", json=True).json["mended"][0]["path"] == name
 
 
 def test_a_store_that_cannot_be_written(nobody, model):
