@@ -1,5 +1,8 @@
 #include "upkeep/fsck.h"
 
+#include <string.h>
+
+#include "model/key.h"
 #include "upkeep/survey.h"
 
 static void item_free(gpointer data) {
@@ -34,6 +37,21 @@ static gboolean add(const BlFinding *finding, gpointer user, GError **error) {
   return TRUE;
 }
 
+/* A single file where ballast keeps only folders: at the root, below "weight/", below
+ * "weight/models/". What lies deeper the survey has seen. */
+static gboolean add_single(const char *key, const BlObjectStat *stat, gpointer user,
+                           GError **error) {
+  const char *rest = g_str_has_prefix(key, BL_KEY_MODELS) ? key + strlen(BL_KEY_MODELS)
+                     : g_str_has_prefix(key, "weight/")   ? key + strlen("weight/")
+                                                          : key;
+  BlFinding finding = {.kind = BL_FINDING_FOREIGN,
+                       .name = key,
+                       .text = "ballast knows no such object",
+                       .n_objects = 1,
+                       .n_bytes = stat->size};
+  return strchr(rest, '/') != NULL || add(&finding, user, error);
+}
+
 static int compare(const void *a, const void *b) {
   const BlFsckItem *x = *(BlFsckItem *const *)a, *y = *(BlFsckItem *const *)b;
   int order = g_strcmp0(x->checkpoint_id, y->checkpoint_id);
@@ -46,7 +64,7 @@ gboolean bl_fsck(BlStore *store, BlJob *job, BlFsckReport *report, GError **erro
   for (guint i = 0; i < BL_SEVERITY_N; i++)
     report->items[i] = g_ptr_array_new_with_free_func(item_free);
   g_autoptr(BlSurvey) survey = bl_survey_run(store, add, report, job, error);
-  if (survey == NULL) return FALSE;
+  if (survey == NULL || !bl_store_list(store, "", add_single, report, error)) return FALSE;
   for (guint i = 0; i < BL_SEVERITY_N; i++) g_ptr_array_sort(report->items[i], compare);
   report->n_checkpoints = survey->checkpoints->len;
   for (guint i = 0; i < survey->checkpoints->len; i++) {

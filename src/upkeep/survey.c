@@ -43,9 +43,17 @@ BlSurveyed *bl_survey_find(const BlSurvey *survey, const char *checkpoint_id) {
 }
 
 static gboolean add_id(const char *part, gpointer user, GError **error) {
-  (void)error;
-  if (bl_checkpoint_id_check(part, NULL)) g_ptr_array_add(user, g_strdup(part));
-  return TRUE;
+  const Walk *walk = user;
+  if (bl_checkpoint_id_check(part, NULL)) {
+    g_ptr_array_add(walk->ids, g_strdup(part));
+    return TRUE;
+  }
+  g_autofree char *name = g_strconcat(BL_KEY_MODELS, part, "/", NULL);
+  BlFinding finding = {.kind = BL_FINDING_FOREIGN,
+                       .name = name,
+                       .text = "its name is no checkpoint id",
+                       .n_objects = 1};
+  return walk->run->func == NULL || bl_survey_emit(&finding, walk->run, error);
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -67,10 +75,10 @@ static gboolean walk_one(guint64 i, guint worker, gpointer user, GError **error)
 /* Every id has its number in shares, also one under which there is nothing. */
 static gboolean walk_all(BlSurveyRun *run, BlJob *job, GError **error) {
   g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func(g_free);
-  if (!bl_store_list_folders(run->store, BL_KEY_MODELS, add_id, ids, error)) return FALSE;
+  Walk walk = {.run = run, .ids = ids};
+  if (!bl_store_list_folders(run->store, BL_KEY_MODELS, add_id, &walk, error)) return FALSE;
   g_ptr_array_sort(ids, compare_ids);
-  g_autofree BlSurveyed **surveyed = g_new0(BlSurveyed *, ids->len);
-  Walk walk = {.run = run, .ids = ids, .surveyed = surveyed};
+  g_autofree BlSurveyed **surveyed = walk.surveyed = g_new0(BlSurveyed *, ids->len);
   run->survey->shares = bl_shares_new(ids->len);
   gboolean ok = bl_job_run(job, ids->len, walk_one, &walk, error);
   for (guint i = 0; i < ids->len; i++) {

@@ -106,7 +106,16 @@ def test_foreign(ballast, two):
     (ballast.store / "weight/models/.hidden").write_text("mine")
     (ballast.store / "mine").mkdir()
     (ballast.store / "mine/notes.txt").write_text("mine")
-    assert {k[0] for k in kinds(ballast)} == {"foreign"}
+    (ballast.store / "weight/models/_no-id").mkdir()
+    (ballast.store / "weight/models/_no-id/x").write_text("mine")
+    for folder in ("", "weight", "weight/models"):
+        (ballast.store / folder / "readme.txt").write_text("mine")
+    (ballast.store / "weight/models/link").symlink_to("a")
+    findings = ballast("fsck", json=True).json["findings"]
+    assert {f["severity"] for f in findings} == {"foreign"}
+    assert sorted(f["name"] for f in findings) == [
+        "mine/", "readme.txt", "weight/models/.hidden", "weight/models/_no-id/", "weight/models/a/notes.txt",
+        "weight/models/link", "weight/models/readme.txt", "weight/readme.txt"]
 
 
 @pytest.mark.parametrize("at", [20, 40, 60, 80])
