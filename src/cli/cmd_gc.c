@@ -4,6 +4,7 @@
 #include "cli/config.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "model/identity.h"
 
 #define DEFAULT_GRACE_S 3600
 /* What a person is shown without -v. */
@@ -78,6 +79,16 @@ static void print_text(const BlCli *cli, const BlGcResult *result) {
               result->n_waiting, when);
 }
 
+/* What this user knows of checkpoints that are gone. */
+static void forget(BlStore *store, const GPtrArray *items) {
+  g_autofree char *state_folder = bl_config_state_folder();
+  for (guint i = 0; i < items->len; i++) {
+    const BlGcItem *item = items->pdata[i];
+    if (item->outcome == BL_GC_REMOVED && item->kind == BL_FINDING_FAILED)
+      bl_identities_remove(state_folder, store, item->checkpoint_id);
+  }
+}
+
 static int run(BlCli *cli, char **args, GError **error) {
   BlGcOptions gc = {.grace_s = DEFAULT_GRACE_S, .dry_run = opt.dry_run};
   if (opt.grace != NULL && !bl_option_parse_duration("--grace", opt.grace, &gc.grace_s, error))
@@ -90,6 +101,7 @@ static int run(BlCli *cli, char **args, GError **error) {
   bl_progress_start(&cli->progress, "gc");
   gboolean done = bl_gc(store, &gc, &cli->job, &result, error);
   bl_progress_stop(&cli->progress);
+  if (done && !gc.dry_run) forget(store, result.items);
   if (done && cli->json)
     print_json(cli, store, &result);
   else if (done)
