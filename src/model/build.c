@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "model/build_way.h"
 #include "model/key.h"
+#include "model/object.h"
 #include "model/reader.h"
 #include "model/ref.h"
 #include "model/room.h"
@@ -283,10 +284,13 @@ static gboolean check_stored(BlBuild *build, GError **error) {
   return bl_store_sync(build->store, error);
 }
 
-/* All of it was checked just now, whatever an earlier check found. */
+/* All of it was checked just now, whatever an earlier check found. What a later version wrote is
+ * left to it. */
 static gboolean forget_findings(BlBuild *build, GError **error) {
+  GError *fault = NULL;
   return bl_state_update_claimed(build->store, build->id, bl_state_clear_findings, NULL, build->job,
-                                 error);
+                                 &fault) ||
+         bl_object_do_without(fault, build->job, error);
 }
 
 static gboolean publish(BlBuild *build, const BlBuildWork *work, GError **error) {

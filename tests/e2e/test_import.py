@@ -601,6 +601,16 @@ def test_keep_wants_a_number(ballast, model, value):
     assert "--keep" in ballast.fails(2, "model", "import", model, "--keep", value)
 
 
+def test_a_later_versions_state_stays(ballast, model):
+    ballast.do_import(model, "m")
+    state = ballast.store / "weight/models/m/state"
+    later = b'{"damaged":["config.json"],"missing":[],"pinned":true,"schema_version":99}'
+    state.write_bytes(later)
+    result = ballast.do_import(model, "m", json=True).json
+    assert result["outcome"] == "already-there" and any("99" in w for w in result["warnings"])
+    assert state.read_bytes() == later
+
+
 # --- a store that cannot be written to
 
 

@@ -333,6 +333,22 @@ def test_an_interrupted_import_goes_on_in_its_room(ballast, make_model, shim, tm
     store_walk().assert_clean()
 
 
+def test_deleting_an_interrupted_import_gives_its_room_back(ballast, make_model, shim, store_walk):
+    first, second = unlike(make_model, 2, BIG)
+    size = sum(f.stat().st_size for f in first.rglob("*") if f.is_file())
+    room_for(ballast, size + size // 2)
+    process = start_stopped(ballast, shim, 60, "model", "import", first, "--checkpoint-id", "m")
+    assert "max_bytes" in ballast.fails(1, "model", "import", second, "--checkpoint-id", "n")
+    process.kill()
+    process.wait()
+    assert list(ballast.store.rglob("reserved"))
+    # What a dead import has reserved holds nobody up; what it has put does until it is deleted.
+    ballast.delete("m")
+    store_walk().assert_clean()
+    ballast.do_import(second, "n")
+    store_walk().assert_clean()
+
+
 def used_bytes(store):
     """As a monitor sees it: every file once."""
     files = {}
