@@ -140,6 +140,12 @@ def time_many(command, n):
     return statistics.median(seconds), min(seconds), max(seconds)
 
 
+def report_time(what, command, goal_ms, n=101):
+    median, low, high = time_many(command, n)
+    text = "" if goal_ms is None else f"  (goal <= {goal_ms} ms: {'reached' if median * 1e3 <= goal_ms else 'MISSED'})"
+    print(f"  {what}: median {median * 1e3:.1f} ms, min {low * 1e3:.1f}, max {high * 1e3:.1f}{text}", flush=True)
+
+
 @contextlib.contextmanager
 def xfs_on_loop(work, size_bytes):
     image, mount = os.path.join(work, "xfs.img"), os.path.join(work, "xfs")
@@ -285,6 +291,19 @@ class Bench:
             contest(self.work, self.rounds, [cp, ours])
             verdict("copy against cp --reflink=never, sync (times as fast)", cp.median / ours.median, 20, True)
 
+    def run_quick(self):
+        """verify --quick of files that did not change"""
+        source = os.path.join(self.work, "many")
+        for n, goal in (100, 12), (100000, 2010):
+            make_small_files(source, n, 1000)
+            remove(self.store)
+            sh(self.command(f"import {source} --checkpoint-id m"))
+            sh(self.command("verify m"))
+            report_time(f"ballast model verify --quick, {n:,} files", self.command("verify m --quick").split(), goal,
+                        101 if n == 100 else 9)
+            remove(source)
+        remove(self.store)
+
     def run_list(self):
         """list of 1,000 checkpoints of 10 files; start of the command"""
         source = os.path.join(self.work, "ten")
@@ -296,9 +315,7 @@ class Bench:
                 ("ballast model list", [self.ballast, "--store", f"file://{self.store}", "model", "list"], 50),
                 ("ballast --version", [self.ballast, "--version"], 5),
                 ("/bin/true, for comparison", ["/bin/true"], None)):
-            median, low, high = time_many(command, 101)
-            text = "" if goal is None else f"  (goal <= {goal} ms: {'reached' if median * 1e3 <= goal else 'MISSED'})"
-            print(f"  {what}: median {median * 1e3:.1f} ms, min {low * 1e3:.1f}, max {high * 1e3:.1f}{text}", flush=True)
+            report_time(what, command, goal)
         remove(self.store)
         remove(source)
 
