@@ -66,6 +66,14 @@ def collect(ballast):
     ballast("gc", "--grace", "0")
 
 
+def make_older(manifest):
+    """As if its checkpoint had been imported three days ago."""
+    document = json.loads(manifest.read_bytes())
+    document["created_at"] -= 3 * 24 * 3600
+    manifest.chmod(0o644)
+    manifest.write_text(json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
 class Scene:
     """A store with the checkpoint "other", and one command on "m". Both come from folders of small files; a shard and several
     files of "other" are the same as those of "m".
@@ -76,6 +84,8 @@ class Scene:
     has_m = True  # "m" is there at the start
     m_is_damaged = False  # and so it is no fault where it still is
     warns = False  # a write that may fail with no more than a warning is among its calls
+    names = ('"m"', "weight/models/m/", 'ref "main"')  # what a message may name
+    can_fail = True  # test_errors.py runs it; not where it only puts together what other scenes are of
     gone_rc = 0  # what the command says when it has nothing left to do
 
     def __init__(self, ballast, shim, top):
@@ -296,11 +306,7 @@ class Prune(Scene):
         return ["prune", "--older-than", "1d", "--yes"]
 
     def prepare(self, at_start):
-        manifest = self.start / "store/weight/models/m/manifest"
-        document = json.loads(manifest.read_bytes())
-        document["created_at"] -= 3 * 24 * 3600
-        manifest.chmod(0o644)
-        manifest.write_text(json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+        make_older(self.start / "store/weight/models/m/manifest")
 
     def again(self):
         """One that is half deleted is no checkpoint to prune any more: gc ends it."""
@@ -452,3 +458,64 @@ class Pin(Scene):
     def check_statuses(self, found):
         super().check_statuses(found)
         assert self.ballast("model", "inspect", "m", json=True).json["pinned"]
+
+
+@scene("pull-hardlink")
+class PullHardlink(Pull):
+    """What is pulled are names of the store's own files."""
+
+    def args(self):
+        return [*super().args(), "--link=hardlink"]
+
+
+@scene("tag")
+class Tag(Scene):
+    """A ref moves from "m" to another checkpoint of its model. It names one of the two at any moment."""
+
+    names = ('"m2"', "weight/models/m2/", 'ref "prod"')
+
+    def prepare(self, at_start):
+        at_start.do_import(self.other, "m2", "--model-id", "org/m", "--revision", "next")
+        at_start("model", "tag", "m", "prod")
+
+    def args(self):
+        return ["model", "tag", "--move", "m2", "prod"]
+
+    def check_between(self):
+        super().check_between()
+        assert self.named() in ("m", "m2")
+
+    def check_after(self):
+        super().check_after()
+        assert self.named() == "m2"
+
+    def named(self):
+        return self.ballast("model", "inspect", "org/m@prod", json=True).json["checkpoint_id"]
+
+
+@scene("keep")
+class Keep(Scene):
+    """A new revision comes and the one before it goes, whose bytes it shares in part."""
+
+    can_fail = False
+
+    def prepare(self, at_start):
+        make_older(self.start / "store/weight/models/m/manifest")
+        shutil.copytree(self.model, self.top / "new")
+        (self.top / "new/config.json").write_text('{"new": true}')
+
+    def args(self):
+        return ["model", "import", self.top / "new", "--checkpoint-id", "new", "--model-id", "org/m", "--keep", "1"]
+
+    def check_between(self):
+        super().check_between()
+        statuses = walk(self.ballast.store).statuses
+        assert "READY" in (statuses.get("m"), statuses.get("new")), "neither is there"
+
+    def again(self):
+        self.ballast(*self.args())
+        collect(self.ballast)
+        self.check_after()
+
+    def check_statuses(self, found):
+        assert found.statuses == {"other": "READY", "new": "READY"}
