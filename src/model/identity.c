@@ -25,7 +25,7 @@ static const char magic[16] = "ballast-ident-1\n";
 /* On disk as in memory but for the byte order: little endian there. All zero: unknown. */
 typedef struct {
   guint64 inode, size;
-  gint64 mtime_ns, ctime_ns; /* ctime 0: the file had more than one link */
+  gint64 mtime_ns, ctime_ns; /* ctime 0: not sure; negative: the file had more than one link */
 } Identity;
 
 typedef struct {
@@ -148,7 +148,7 @@ static Identity look_at(const BlIdentities *identities, const BlManifestFile *fi
       object.inode == 0)
     return (Identity){0};
   return (Identity){object.inode, object.size, object.mtime_ns,
-                    object.n_links == 1 ? object.ctime_ns : 0};
+                    object.n_links == 1 ? object.ctime_ns : -object.ctime_ns};
 }
 
 static gboolean is_known(const Identity *identity) {
@@ -159,7 +159,7 @@ static gboolean is_known(const Identity *identity) {
  * name then and is one now. */
 static gboolean is_same(const Identity *a, const Identity *b) {
   return is_known(a) && a->inode == b->inode && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-         (a->ctime_ns == 0 || b->ctime_ns == 0 || a->ctime_ns == b->ctime_ns);
+         (a->ctime_ns <= 0 || b->ctime_ns <= 0 || a->ctime_ns == b->ctime_ns);
 }
 
 gboolean bl_identities_look(BlIdentities *identities, guint64 file) {
@@ -181,7 +181,7 @@ gboolean bl_identities_is_certain(const BlIdentities *identities, guint64 file) 
     const Identity *recorded = &identities->recorded[identities->first[file] + i];
     const Identity *noted = &identities->noted[identities->first[file] + i];
     if (!is_same(recorded, noted) || recorded->ctime_ns == 0 ||
-        recorded->ctime_ns != noted->ctime_ns)
+        ABS(recorded->ctime_ns) != ABS(noted->ctime_ns))
       return FALSE;
   }
   return TRUE;
@@ -202,8 +202,10 @@ static gint64 now_in_ns(void) {
 static Identity confirm(const Identity *noted, const Identity *after, gint64 now_ns) {
   if (!is_same(noted, after) || !is_settled(after->mtime_ns, now_ns)) return (Identity){0};
   Identity identity = *after;
-  /* With two names for a moment, or a ctime that another change could bear: mtime decides. */
-  if (noted->ctime_ns == 0 || !is_settled(after->ctime_ns, now_ns)) identity.ctime_ns = 0;
+  /* With a name that came or went meanwhile, or a ctime that another change could bear: mtime
+   * decides. */
+  if (ABS(noted->ctime_ns) != ABS(after->ctime_ns) || !is_settled(ABS(after->ctime_ns), now_ns))
+    identity.ctime_ns = 0;
   return identity;
 }
 

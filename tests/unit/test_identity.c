@@ -1,6 +1,7 @@
 #include "model/identity.h"
 
 #include <glib/gstdio.h>
+#include <stdio.h>
 #include <unistd.h>
 #include <utime.h>
 
@@ -129,6 +130,35 @@ static void test_links(Fixture *f, gconstpointer data) {
 }
 
 /* A file that changes between the look and the record, and one that changed right before. */
+static gboolean is_certain(const Fixture *f, guint64 file) {
+  g_autoptr(BlIdentities) identities = bl_identities_load(f->state, f->store, f->manifest);
+  return bl_identities_look(identities, file) && bl_identities_is_certain(identities, file);
+}
+
+/* Whoever shares an object unread wants its ctime, too, whatever number of names it has. */
+static void test_certain(Fixture *f, gconstpointer data) {
+  (void)data;
+  g_autofree char *path = object_path(f, 0, 0);
+  g_autofree char *other = g_build_filename(f->folder, "other", NULL);
+  g_assert_false(is_certain(f, 0));
+  save_all(f);
+  g_assert_true(is_certain(f, 0));
+  g_assert_cmpint(link(path, other), ==, 0);
+  g_assert_false(is_certain(f, 0));
+  g_usleep(40 * 1000);
+  save_all(f);
+  g_assert_true(is_certain(f, 0));
+  /* Written to through the other name, and its time set back: only ctime tells. */
+  g_assert_cmpint(g_chmod(other, 0644), ==, 0);
+  FILE *file = fopen(other, "r+b");
+  g_assert_nonnull(file);
+  g_assert_cmpint(fputc('x', file), ==, 'x');
+  g_assert_cmpint(fclose(file), ==, 0);
+  set_old(f, 0, 0);
+  g_assert_cmpuint(matches(f) & 1, ==, 1);
+  g_assert_false(is_certain(f, 0));
+}
+
 static void test_changed_meanwhile(Fixture *f, gconstpointer data) {
   (void)data;
   save_all(f);
@@ -203,6 +233,7 @@ int main(int argc, char **argv) {
   ADD("without-folder", test_without_folder);
   ADD("changed", test_changed);
   ADD("links", test_links);
+  ADD("certain", test_certain);
   ADD("changed-meanwhile", test_changed_meanwhile);
   ADD("untrusted", test_untrusted);
   ADD("other-manifest", test_other_manifest);
