@@ -28,6 +28,8 @@ typedef struct {
   GHashTable *due_ids; /* ids of checkpoints below which something is due; owned */
   GPtrArray *due;      /* of Due */
   BlClaim *claim;      /* while a checkpoint is cleaned */
+  GError *denied;      /* the first thing that this user may not remove */
+  guint n_denied;
 } Gc;
 
 static void due_free(gpointer data) {
@@ -291,13 +293,27 @@ static gboolean clean_room(Gc *gc, const Due *due, GError **error) {
   return TRUE;
 }
 
+/* What this user may not remove keeps nobody from removing the rest: it is told when all is done.
+ */
+static gboolean put_off(Gc *gc, GError **fault, GError **error) {
+  if (!g_error_matches(*fault, BL_ERROR, BL_ERROR_DENIED)) {
+    g_propagate_error(error, g_steal_pointer(fault));
+    return FALSE;
+  }
+  gc->n_denied++;
+  if (gc->denied == NULL) gc->denied = g_steal_pointer(fault);
+  return TRUE;
+}
+
 /* What lies below no checkpoint; and, the claims being gone, the empty folders. */
 static gboolean clean_rest(Gc *gc, GError **error) {
   for (guint i = 0; i < gc->due->len; i++) {
     const Due *due = g_ptr_array_index(gc->due, i);
     if (due->checkpoint_id != NULL && due->finding.kind != BL_FINDING_FOLDER) continue;
     gboolean is_claim = due->finding.kind == BL_FINDING_CLAIM;
-    if (is_claim ? !clean_room(gc, due, error) : !remove_due(gc, due, error)) return FALSE;
+    g_autoptr(GError) fault = NULL;
+    gboolean ok = is_claim ? clean_room(gc, due, &fault) : remove_due(gc, due, &fault);
+    if (!ok && !put_off(gc, &fault, error)) return FALSE;
   }
   return TRUE;
 }
@@ -307,9 +323,16 @@ static gboolean clean(Gc *gc, GError **error) {
   gpointer id;
   bl_job_set_phase(gc->job, "removing");
   g_hash_table_iter_init(&iter, gc->due_ids);
-  while (g_hash_table_iter_next(&iter, &id, NULL))
-    if (!clean_checkpoint(gc, id, error)) return FALSE;
-  return clean_rest(gc, error);
+  while (g_hash_table_iter_next(&iter, &id, NULL)) {
+    g_autoptr(GError) fault = NULL;
+    if (!clean_checkpoint(gc, id, &fault) && !put_off(gc, &fault, error)) return FALSE;
+  }
+  if (!clean_rest(gc, error)) return FALSE;
+  if (gc->denied == NULL) return TRUE;
+  g_propagate_prefixed_error(
+      error, g_steal_pointer(&gc->denied),
+      "%u of what is left over may not be removed by this user: ", gc->n_denied);
+  return FALSE;
 }
 
 static gboolean run(Gc *gc, GError **error) {
@@ -341,6 +364,7 @@ gboolean bl_gc(BlStore *store, const BlGcOptions *options, BlJob *job, BlGcResul
            .due_ids = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
            .due = g_ptr_array_new_with_free_func(due_free)};
   gboolean ok = run(&gc, error);
+  g_clear_error(&gc.denied);
   bl_gc_record_free(gc.old);
   bl_gc_record_free(gc.now);
   g_hash_table_unref(gc.due_ids);

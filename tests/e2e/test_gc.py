@@ -172,3 +172,19 @@ def test_claim_of_a_killed_import(ballast, make_model, shim):
     gc(ballast, "--grace", "0")
     walk(ballast.store).assert_clean()
     assert not (ballast.store / "weight/models/c").exists()
+
+
+def test_what_another_user_may_not_remove(nobody, ballast, make_model):
+    """It is told, and the rest is removed."""
+    root = ballast.having(store=nobody.store)
+    for i, id in enumerate("abc"):
+        root.do_import(make_model(id, seed=i), id)
+        make_failed(nobody.store, id)
+    for path in [nobody.store, *nobody.store.rglob("*")]:
+        if path.relative_to(nobody.store).parts[:3] != ("weight", "models", "b"):
+            os.chown(path, 65534, 65534)
+    error = nobody.fails(1, "gc", "--grace", "0")
+    assert "1 of what is left over" in error and "/b/" in error
+    assert set(walk(nobody.store).statuses) == {"b"}
+    gc(root, "--grace", "0")
+    walk(nobody.store).assert_clean()
