@@ -56,6 +56,10 @@ void bl_repair_result_free(BlRepairResult *result) {
 
 /* Takes text. */
 static void add_item(GPtrArray *items, const char *path, char *text) {
+  if (items->len == BL_REPAIR_MAX_ITEMS) {
+    g_free(text);
+    return;
+  }
   BlRepairItem *item = g_new(BlRepairItem, 1);
   *item = (BlRepairItem){g_strdup(path), text};
   g_ptr_array_add(items, item);
@@ -151,9 +155,11 @@ static gboolean open_supplies(Repair *repair, GError **error) {
     g_ptr_array_add(repair->supplies, origin);
   else if (!bl_job_check(repair->job, error))
     return FALSE;
-  else
-    bl_job_note(repair->job, BL_NOTE_INFO, "where it was imported from, %s, is no help: %s",
-                manifest->source_uri, fault->message);
+  if (origin == NULL) {
+    g_autofree char *shown = bl_path_display(manifest->source_uri);
+    bl_job_note(repair->job, BL_NOTE_INFO, "where it was imported from, %s, is no help: %s", shown,
+                fault->message);
+  }
   return TRUE;
 }
 

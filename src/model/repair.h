@@ -14,6 +14,9 @@ typedef struct {
   gint wait_ms; /* for another's claim; 0: not at all */
 } BlRepairOptions;
 
+/* Items kept in each list, so that memory stays bounded where all is lost. */
+#define BL_REPAIR_MAX_ITEMS 10000u
+
 typedef struct {
   char *path; /* of a file of the checkpoint; NULL: "the block digests", "the info object" */
   char *text; /* mended: where the bytes come from; else why not, and what next */
@@ -25,7 +28,7 @@ typedef struct {
   guint64 n_bytes_written;                /* put anew */
   guint64 n_bytes_shared;                 /* shared with another checkpoint's object */
   gboolean digests_written, info_written; /* made anew; would be, in a dry run */
-  GPtrArray *mended, *left;               /* of BlRepairItem, by path */
+  GPtrArray *mended, *left;               /* of BlRepairItem, by path, no more than so many */
 } BlRepairResult;
 void bl_repair_result_free(BlRepairResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlRepairResult, bl_repair_result_free)

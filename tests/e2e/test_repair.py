@@ -247,6 +247,23 @@ def test_special_files_and_folders_are_no_source(ballast, m):
     assert ["it is no file there" in item["text"] for item in left] == [True, True]
 
 
+def test_room(ballast, m):
+    """A store at its limit: what takes the place of something damaged fits, what is gone must have room."""
+    used = sum(p.stat().st_size for p in ballast.store.rglob("*") if p.is_file())
+    ballast("store", "set", "--max-bytes", str(used + 2000))
+    flip(chunk_of(ballast, "m", WEIGHTS))
+    repair(ballast)
+    ballast.verify("m")
+    lost = chunk_of(ballast, "m", WEIGHTS)
+    lost.unlink()
+    ballast("store", "set", "--max-bytes", str(used - 5000))
+    assert "limit" in ballast.fails(1, "model", "repair", "m")
+    assert not lost.exists() and not list((ballast.store / "weight/models/m").glob("reserved*"))
+    ballast("store", "set", "--max-bytes", str(used + 5000))
+    repair(ballast)
+    ballast.verify("m")
+
+
 def test_names_cannot_act_on_a_terminal(ballast, m):
     name = "odd\x1b[31m\n.json"
     (m / name).write_text("{}")
