@@ -49,6 +49,8 @@ static const struct {
     {"fsck", "verify"},   {"get", "pull"},      {"download", "pull"},
     {"export", "pull"},   {"checkout", "pull"}, {"rm", "delete"},
     {"remove", "delete"}, {"del", "delete"},    {"materialize", "materialize-file"},
+    {"fix", "repair"},    {"mend", "repair"},   {"cp", "copy"},
+    {"clone", "copy"},
 };
 
 const char *bl_command_group_summary(const char *group) {
