@@ -13,7 +13,7 @@ static const TestFile files[] = {
     {"a/empty", 0, 0, FALSE},
     {"chunked.bin", 5 * 300000 + 12345, 300000, FALSE},
     {"run.sh", 100, 0, TRUE},
-    {"whole.bin", BL_BLOCK_SIZE + 17, 0, FALSE},
+    {"whole.bin", 200017, 0, FALSE},
 };
 
 static BlStore *open_source(BlStoreCaps caps, TestParts parts) {
