@@ -264,19 +264,15 @@ void bl_identities_save(BlIdentities *identities) {
 }
 
 static gboolean record_one(guint64 i, guint worker, gpointer user, GError **error) {
-  BlIdentities *identities = user;
   (void)worker;
   (void)error;
-  bl_identities_look(identities, i);
-  bl_identities_record(identities, i);
+  bl_identities_record(user, i);
   return TRUE;
 }
 
-void bl_identities_save_all(const char *folder, BlStore *store, const BlManifest *manifest,
-                            BlJob *job) {
-  if (folder == NULL) return;
-  g_autoptr(BlIdentities) identities = bl_identities_load(folder, store, manifest);
-  if (bl_job_run(job, manifest->n_files, record_one, identities, NULL))
+void bl_identities_save_all(BlIdentities *identities, BlJob *job) {
+  if (identities->path != NULL &&
+      bl_job_run(job, identities->manifest->n_files, record_one, identities, NULL))
     bl_identities_save(identities);
 }
 

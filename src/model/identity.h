@@ -31,16 +31,15 @@ gboolean bl_identities_look(BlIdentities *identities, guint64 file);
  * since their ctime was compared, too. What shares their bytes unread needs that. */
 gboolean bl_identities_is_certain(const BlIdentities *identities, guint64 file);
 /* Every byte of the file was found right since bl_identities_look: what was noted is recorded where
- * it is still so, else the file becomes unknown. For objects that the caller itself just made
- * nobody else could have changed the bytes before: look, then record at once. */
+ * it is still so, else the file becomes unknown. Objects with bytes that the caller itself wrote
+ * are looked at as soon as they are there. */
 void bl_identities_record(BlIdentities *identities, guint64 file);
 /* The file becomes unknown. */
 void bl_identities_forget(BlIdentities *identities, guint64 file);
 /* Where something changed. Best effort. Atomic. */
 void bl_identities_save(BlIdentities *identities);
-/* Looks at and records every file of a checkpoint that the caller, under its claim, just made,
- * compared or copied whole, and saves. */
-void bl_identities_save_all(const char *folder, BlStore *store, const BlManifest *manifest,
-                            BlJob *job);
+/* Records every file that was looked at, each found right since, and saves. The manifest, loaded
+ * or saved by now, may have been neither before. */
+void bl_identities_save_all(BlIdentities *identities, BlJob *job);
 /* Drops what is kept of a checkpoint that is gone. */
 void bl_identities_remove(const char *folder, BlStore *store, const char *checkpoint_id);

@@ -101,12 +101,12 @@ static gboolean is_shared(gpointer user, guint64 file) {
   return bl_import_file_is_shared(&import->files, file);
 }
 
-static BlBuildWork make_work(Import *import) {
+static BlBuildWork make_work(Import *import, const BlManifest *manifest) {
   import->files = (BlImportFiles){.build = import->build,
                                   .source = import->source,
                                   .state_folder = import->options->state_folder,
                                   .mended = import->result->mended};
-  bl_import_files_init(&import->files);
+  bl_import_files_init(&import->files, manifest);
   return (BlBuildWork){.take_file = take_file,
                        .make_info = make_info,
                        .is_shared = is_shared,
@@ -116,15 +116,12 @@ static BlBuildWork make_work(Import *import) {
 
 /* What was imported, or compared, whole is known from now on. */
 static void end_work(Import *import, gboolean ok) {
-  const BlBuild *build = import->build;
   import->result->n_files_written = import->files.n_files_written;
   import->result->n_bytes_written = import->files.n_bytes_written;
   import->result->n_files_shared = import->files.n_files_shared;
   import->result->n_bytes_shared = import->files.n_bytes_shared;
+  if (ok) bl_identities_save_all(import->files.identities, import->job);
   bl_import_files_clear(&import->files);
-  if (ok)
-    bl_identities_save_all(import->options->state_folder, build->store, build->manifest,
-                           import->job);
 }
 
 static gboolean set_ref(Import *import, gboolean always, GError **error) {
@@ -137,7 +134,7 @@ static gboolean import_anew(Import *import, GError **error) {
   BlManifest *plan = bl_import_plan(import->build->store, import->source, import->result,
                                     import->options->file_chunk_size, error);
   if (plan == NULL) return FALSE;
-  BlBuildWork work = make_work(import);
+  BlBuildWork work = make_work(import, plan);
   gboolean ok = bl_build_run(import->build, plan, &work, error);
   end_work(import, ok);
   import->result->outcome = BL_IMPORT_DONE;
@@ -206,7 +203,7 @@ static gboolean mend_info(Import *import, BlInfo **info, GError **error) {
 
 static gboolean mend_objects(Import *import, GError **error) {
   gboolean digests_put = FALSE;
-  BlBuildWork work = make_work(import);
+  BlBuildWork work = make_work(import, import->build->manifest);
   gboolean ok = bl_build_mend(import->build, &work, &digests_put, error);
   end_work(import, ok);
   if (digests_put) g_ptr_array_add(import->result->mended, g_strdup("the block digests"));

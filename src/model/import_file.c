@@ -178,9 +178,16 @@ static gboolean is_chunk_equal(Work *work, const char *key, guint64 offset, cons
          memcmp(scratch, bytes, size) == 0;
 }
 
+/* Notes the file's objects as they are now. What they have in common with others may be written to
+ * at any time, through a name that somebody has outside. */
+static void look_at_objects(const Work *work) {
+  (void)bl_identities_look(work->files->identities, work->index);
+}
+
 /* Hashes the source and sets is_good of each chunk whose object holds the same bytes. */
 static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GError **error) {
   char key[BL_KEY_MAX];
+  look_at_objects(work);
   work->read_offset = 0;
   bl_hasher_reset(work->hasher);
   for (guint32 c = 0; c < work->record->n_chunks; c++) {
@@ -308,6 +315,7 @@ static gboolean share_unknown(Work *work, BlDonor *donor, guint8 *sha256, gboole
   if (!put_shared(work, donor, is_done, error)) return FALSE;
   if (!*is_done) return TRUE;
   work->must_replace = TRUE;
+  look_at_objects(work);
   if (!compare_donor(work, donor, sha256, is_done, error)) return FALSE;
   if (!*is_done) bl_job_add_total(work->build->job, work->read_offset);
   return TRUE;
@@ -321,7 +329,13 @@ static gboolean share_known(Work *work, BlDonor *donor, guint8 *sha256, gboolean
     bl_job_add_total(work->build->job, work->read_offset);
     if (!*is_done) return TRUE;
   }
-  return put_shared(work, donor, is_done, error);
+  if (!put_shared(work, donor, is_done, error)) return FALSE;
+  if (!*is_done) return TRUE;
+  work->must_replace = TRUE;
+  look_at_objects(work);
+  /* Nobody has written to it since it was compared, or vouched for. */
+  *is_done = bl_donor_is_still(donor);
+  return TRUE;
 }
 
 static gboolean hash_source(Work *work, guint8 *sha256, GError **error) {
@@ -418,6 +432,7 @@ static gboolean take_file(Work *work, guint8 *sha256, GError **error) {
   if (!bl_build_reserve_file(work->build, work->index, count_missing(work), error)) return FALSE;
   if (!clone_file(work, &is_done, error)) return FALSE;
   if (!is_done && !write_file(work, error)) return FALSE;
+  look_at_objects(work);
   bl_hasher_finish(work->hasher, sha256);
   tell_of_damage(work, sha256);
   return check_same(work, sha256, error);
@@ -494,13 +509,15 @@ gboolean bl_import_file(BlImportFiles *files, guint64 i, guint worker, GError **
   return ok;
 }
 
-void bl_import_files_init(BlImportFiles *files) {
+void bl_import_files_init(BlImportFiles *files, const BlManifest *manifest) {
+  files->identities = bl_identities_load(files->state_folder, files->build->store, manifest);
   g_mutex_init(&files->lock);
   g_mutex_init(&files->donors_lock);
 }
 
 void bl_import_files_clear(BlImportFiles *files) {
   bl_donors_free(files->donors);
+  bl_identities_free(files->identities);
   g_mutex_clear(&files->donors_lock);
   g_mutex_clear(&files->lock);
 }

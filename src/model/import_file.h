@@ -2,15 +2,19 @@
 #pragma once
 #include "model/build.h"
 #include "model/donor.h"
+#include "model/identity.h"
 #include "model/source.h"
 
 typedef struct {
   BlBuild *build; /* its manifest has the source's files, in the same order */
   BlSource *source;
   const char *state_folder; /* of identities; may be NULL */
-  gint cannot_clone;        /* the store said so: not asked again */
-  GMutex donors_lock;       /* held while they are loaded, by whoever needs them first */
-  BlDonors *donors;         /* NULL: not loaded yet, or bytes cannot be shared */
+  /* Of the manifest: each file's objects as they were before they were compared, or when they had
+   * been written. */
+  BlIdentities *identities;
+  gint cannot_clone;  /* the store said so: not asked again */
+  GMutex donors_lock; /* held while they are loaded, by whoever needs them first */
+  BlDonors *donors;   /* NULL: not loaded yet, or bytes cannot be shared */
   gboolean are_donors_loaded;
   GMutex lock; /* protects what follows */
   guint64 n_files_written, n_bytes_written;
@@ -18,7 +22,8 @@ typedef struct {
   GPtrArray *mended;                      /* of char*: files of which objects were put again */
 } BlImportFiles;
 
-void bl_import_files_init(BlImportFiles *files);
+/* manifest: what the build's will be, or is; it outlives the files. */
+void bl_import_files_init(BlImportFiles *files, const BlManifest *manifest);
 void bl_import_files_clear(BlImportFiles *files);
 /* For a BlBuildWork's is_shared. */
 gboolean bl_import_file_is_shared(BlImportFiles *files, guint64 i);

@@ -383,3 +383,28 @@ def test_eight_imports_into_room_for_three(ballast, make_model, store_walk):
         else:
             assert ballast.status(folder.name) is None
     store_walk().assert_clean()
+
+
+def test_bytes_that_change_behind_the_comparison_are_not_known_to_be_right(ballast, revisions):
+    """Somebody writes through a hard link that he has outside while the import waits for the disk: the import must not
+    record what is there then as what it compared, or quick verifications and further sharers would go by it."""
+    first, second = revisions(2)
+    do_import(ballast, first)
+    outside = ballast.home / "outside"
+    outside.hardlink_to(object_file(ballast.store, "r1", SHARD))
+    slow = ballast.having(env={"BALLAST_TESTING": "1"})
+
+    def line(*args):
+        return [word.replace("file://", "fault:op=sync,n=1,delay-ms=1500:file://") for word in slow.line(*args)]
+
+    process = subprocess.Popen(line("model", "import", second, "--checkpoint-id", "r2"), env=slow.env, cwd=slow.cwd)
+    while not object_file(ballast.store, "r2", SHARD).exists():
+        assert process.poll() is None
+        time.sleep(0.005)
+    time.sleep(0.5)
+    with outside.open("r+b") as file:
+        file.seek(BIG // 2)
+        file.write(b"other bytes")
+    assert process.wait(60) == 0
+    done = subprocess.run(line("model", "verify", "r2", "--quick"), env=slow.env, cwd=slow.cwd, capture_output=True, text=True)
+    assert done.returncode == 4 and SHARD in done.stdout, done.stdout + done.stderr

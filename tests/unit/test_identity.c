@@ -59,7 +59,9 @@ static void tear_down(Fixture *f, gconstpointer data) {
 }
 
 static void save_all(const Fixture *f) {
-  bl_identities_save_all(f->state, f->store, f->manifest, NULL);
+  g_autoptr(BlIdentities) identities = bl_identities_load(f->state, f->store, f->manifest);
+  for (guint64 i = 0; i < f->manifest->n_files; i++) bl_identities_look(identities, i);
+  bl_identities_save_all(identities, NULL);
 }
 
 /* Which files are known to be as they were: a bit each. */
