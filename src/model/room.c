@@ -1,8 +1,11 @@
 /* Room.
  *
- * A reservation (`reserved`) says how many bytes its import may add, and how many bytes of chunks
- * (finished or not) the checkpoint had to itself when it was made. What the import has put since is
- * held, so of the reservation only the rest counts. Everything is judged in one walk under the
+ * A reservation (`reserved`) says how many bytes its import may still add. What the import has put
+ * since is held, so of the reservation only the rest counts: it shrinks by the checkpoint's chunks,
+ * finished or not, that were written after it. Older ones do not count, though they may come to be
+ * the checkpoint's own alone: a file that is shared loses its other names when the donor goes. What
+ * was written in the clock tick of the reservation is taken for older, which errs on the safe side.
+ * Everything is judged in one walk under the
  * store-wide claim; in that walk temporaries come before objects, so that a file which gets its
  * name meanwhile is seen at least once: twice makes the answer larger, never smaller. */
 #include "model/room.h"
@@ -24,9 +27,9 @@ typedef struct {
 } LinkedFile;
 
 typedef struct {
-  guint64 n_bytes;    /* that may be added */
-  guint64 from_bytes; /* of the checkpoint's own chunks, when it was made */
-  guint64 now_bytes;  /* of them now */
+  guint64 n_bytes;   /* that may be added */
+  gint64 since_ns;   /* when it was made, by the file system's clock */
+  guint64 put_bytes; /* of chunks that were written since */
 } Reservation;
 
 typedef struct {
@@ -46,8 +49,9 @@ static void add_file(Walk *walk, const char *path, const BlObjectStat *object) {
   walk->used_bytes += object->size;
   if (g_hash_table_size(walk->own) == 0 || !bl_key_split(path, id, &rest)) return;
   Reservation *reservation = g_hash_table_lookup(walk->own, id);
-  if (reservation != NULL && (rest[0] == '.' || g_str_has_prefix(rest, "files/")))
-    reservation->now_bytes += object->size;
+  if (reservation != NULL && object->mtime_ns > reservation->since_ns &&
+      (rest[0] == '.' || g_str_has_prefix(rest, "files/")))
+    reservation->put_bytes += object->size;
 }
 
 static gboolean add_object(const char *key, const BlObjectStat *object, gpointer user,
@@ -122,10 +126,13 @@ static gboolean find_reservation(const char *id, gpointer user, GError **error) 
     return FALSE;
   if (state == BL_CLAIM_NONE || state == BL_CLAIM_DEAD) return TRUE;
   Reservation *reservation = g_new0(Reservation, 1);
+  BlObjectStat object;
   g_autoptr(json_t) json = bl_json_parse(data, size, key, NULL);
-  if (json == NULL || !bl_json_get_uint64(json, "bytes", &reservation->n_bytes, NULL) ||
-      !bl_json_get_uint64(json, "from_bytes", &reservation->from_bytes, NULL))
+  if (json == NULL || !bl_json_get_uint64(json, "bytes", &reservation->n_bytes, NULL))
     reservation->n_bytes = 0;
+  /* Gone by now: its import is at its end. */
+  reservation->since_ns =
+      bl_store_stat(search->store, key, &object, NULL) ? object.mtime_ns : G_MAXINT64;
   g_hash_table_insert(search->reservations, g_strdup(id), reservation);
   return TRUE;
 }
@@ -142,8 +149,7 @@ static guint64 sum_reserved(GHashTable *reservations) {
   g_hash_table_iter_init(&iter, reservations);
   while (g_hash_table_iter_next(&iter, NULL, &value)) {
     const Reservation *r = value;
-    guint64 n_put = r->now_bytes - MIN(r->now_bytes, r->from_bytes);
-    sum = add_saturated(sum, r->n_bytes - MIN(r->n_bytes, n_put));
+    sum = add_saturated(sum, r->n_bytes - MIN(r->n_bytes, r->put_bytes));
   }
   return sum;
 }
@@ -164,12 +170,10 @@ static gboolean set_no_space(BlStore *store, const char *id, guint64 max_bytes, 
                       store->url, max_text, used_text, running, id, needed_text);
 }
 
-static gboolean put_reservation(BlStore *store, const char *id, guint64 n_bytes, guint64 from_bytes,
-                                GError **error) {
+static gboolean put_reservation(BlStore *store, const char *id, guint64 n_bytes, GError **error) {
   BlKeyBuffer key;
   g_autoptr(json_t) json =
-      json_pack("{sI sI si}", "bytes", (json_int_t)MIN(n_bytes, G_MAXINT64), "from_bytes",
-                (json_int_t)MIN(from_bytes, G_MAXINT64), "schema_version", 1);
+      json_pack("{sI si}", "bytes", (json_int_t)MIN(n_bytes, G_MAXINT64), "schema_version", 1);
   g_autofree char *text = bl_json_dump_compact(json);
   return bl_store_put(store, bl_key_reserved(key, id), text, strlen(text),
                       BL_PUT_REPLACE | BL_PUT_VOLATILE, error);
@@ -181,16 +185,11 @@ static gboolean reserve_claimed(BlStore *store, const char *id, guint64 n_bytes,
   Search search = {store, id, reservations};
   guint64 used;
   if (!bl_store_list_folders(store, BL_KEY_MODELS, find_reservation, &search, error)) return FALSE;
-  guint64 others = 0;
-  Reservation *own = g_new0(Reservation, 1);
-  g_hash_table_insert(reservations, g_strdup(id), own);
   if (!walk_store(store, reservations, &used, error)) return FALSE;
-  guint64 from_bytes = own->now_bytes;
-  g_hash_table_remove(reservations, id);
-  others = sum_reserved(reservations);
+  guint64 others = sum_reserved(reservations);
   if (add_saturated(add_saturated(used, others), n_bytes) > max_bytes)
     return set_no_space(store, id, max_bytes, used, others, n_bytes, error);
-  return put_reservation(store, id, n_bytes, from_bytes, error);
+  return put_reservation(store, id, n_bytes, error);
 }
 
 gboolean bl_room_reserve(BlStore *store, const char *checkpoint_id, guint64 n_bytes, BlJob *job,

@@ -245,11 +245,14 @@ static gboolean means_no_link(int errnum) {
          errnum == EOPNOTSUPP || errnum == ENOSYS || errnum == EINVAL;
 }
 
-/* Another user's file could be changed by that user, whatever its mode; the kernel's own rule
- * (fs.protected_hardlinks) may be off, and is not for root. */
-static gboolean is_own(int fd) {
-  struct stat st;
-  return fstat(fd, &st) == 0 && st.st_uid == geteuid();
+/* Whether the file is as one would be that this user put into the folder. Another user's could be
+ * changed by that user, whatever its mode; the kernel's own rule (fs.protected_hardlinks) may be
+ * off, and is not for root. One of another mode, put under another umask, would be read by fewer or
+ * by more than may read the folder. */
+static gboolean is_as_ours(int fd, int folder_fd) {
+  struct stat st, folder;
+  return fstat(fd, &st) == 0 && fstat(folder_fd, &folder) == 0 && st.st_uid == geteuid() &&
+         (st.st_mode & 0777) == (folder.st_mode & 0444);
 }
 
 /* Gives the file one more name, the object's. 0 or an errno. */
@@ -284,9 +287,9 @@ static gboolean share_by_link(BlDirStore *store, const char *key, int fd, BlPutF
     struct stat st;
     bl_autofd folder_fd = open_folder(store, name.folder, TRUE, error);
     if (folder_fd < 0) return FALSE;
-    int errnum = has_no_name(fd) ? ENOENT
-                 : !is_own(fd)   ? EPERM
-                                 : link_file(store, file, folder_fd, &name, flags);
+    int errnum = has_no_name(fd)              ? ENOENT
+                 : !is_as_ours(fd, folder_fd) ? EPERM
+                                              : link_file(store, file, folder_fd, &name, flags);
     if (errnum == ENOENT && has_no_name(fd))
       return bl_error_set(error, BL_ERROR_NOT_FOUND,
                           "store %s: the file to share as \"%s\" was removed", store->base.url,

@@ -90,6 +90,21 @@ def test_deleting_one_harms_no_other(ballast, revisions, store_walk, order):
         store_walk().assert_clean()
 
 
+@pytest.mark.parametrize("of_first, of_second", [(0o077, 0o022), (0o022, 0o077)])
+def test_a_file_of_another_umask_is_not_shared(ballast, revisions, of_first, of_second):
+    """The second checkpoint would be read by fewer, or its bytes by more, than its importer's umask says."""
+    first, second = revisions(2)
+    old = os.umask(of_first)
+    try:
+        do_import(ballast, first)
+        os.umask(of_second)
+        do_import(ballast, second)
+    finally:
+        os.umask(old)
+    assert object_file(ballast.store, second.name, SHARD).stat().st_mode & 0o777 == 0o444 & ~of_second
+    assert inode(ballast, first.name) != inode(ballast, second.name)
+
+
 def test_the_same_files_under_another_name(ballast, model, store_walk):
     """All of it, in other places."""
     ballast.do_import(model, "a")

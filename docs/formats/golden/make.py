@@ -188,7 +188,7 @@ def documents():
             "schema_version": 1,
             "candidates": {"11" * 16: 1700000001, "22" * 16: 1700000002},
         },
-        "reserved.json": {"schema_version": 1, "bytes": 5368709120, "from_bytes": 1048576},
+        "reserved.json": {"schema_version": 1, "bytes": 5368709120},
         "store.json": store(),
         "store-max-bytes.json": store(107374182400),
     }
