@@ -348,9 +348,17 @@ static gboolean run(Gc *gc, GError **error) {
   return bl_gc_record_save(gc->now, gc->old, gc->store, error) && clean(gc, error);
 }
 
+/* A store that was never made can be opened, and has no room that could be asked for. */
+static gboolean is_there(BlStore *store) {
+  guint64 n_free;
+  g_autoptr(GError) fault = NULL;
+  return bl_store_free_space(store, &n_free, &fault) || bl_error_code(fault) != BL_ERROR_NOT_FOUND;
+}
+
 gboolean bl_gc(BlStore *store, const BlGcOptions *options, BlJob *job, BlGcResult *result,
                GError **error) {
   *result = (BlGcResult){.items = g_ptr_array_new_with_free_func(item_free)};
+  if (!is_there(store)) return TRUE;
   if (!options->dry_run && bl_store_can(store, BL_STORE_IS_READ_ONLY))
     return bl_error_set(error, BL_ERROR_DENIED,
                         "store %s is read-only: gc can only say what it would remove (--dry-run)",

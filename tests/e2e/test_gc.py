@@ -188,3 +188,9 @@ def test_what_another_user_may_not_remove(nobody, ballast, make_model):
     assert set(walk(nobody.store).statuses) == {"b"}
     gc(root, "--grace", "0")
     walk(nobody.store).assert_clean()
+
+
+def test_store_that_is_not_there(ballast):
+    for args in ([], ["--dry-run"], ["--grace", "0"]):
+        ballast("gc", *args)
+    assert not ballast.store.exists()
