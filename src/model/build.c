@@ -93,6 +93,7 @@ void bl_build_close(BlBuild *build) {
   g_mutex_clear(&build->lock);
   g_mutex_clear(&build->room_lock);
   g_free(build->room);
+  g_free(build->is_put);
   g_free(build->id);
   g_free(build);
 }
@@ -215,12 +216,13 @@ gboolean bl_build_reserve_file(BlBuild *build, guint64 file, guint64 n_bytes, GE
 }
 
 void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],
-                          const guint32 *crcs, gsize n_crcs) {
+                          const guint32 *crcs, gsize n_crcs, gboolean is_put) {
   g_mutex_lock(&build->lock);
   BlManifestFile *record = &build->manifest->files[file];
   memcpy(record->sha256, sha256, BL_SHA256_SIZE);
   record->has_sha256 = TRUE;
   if (n_crcs > 0) bl_digests_set(build->digests, file, crcs, n_crcs);
+  if (build->is_put != NULL) build->is_put[file] = is_put;
   g_mutex_unlock(&build->lock);
   if (build->room != NULL) {
     g_mutex_lock(&build->room_lock);
@@ -282,6 +284,16 @@ static gboolean check_stored(BlBuild *build, GError **error) {
   }
   bl_job_set_phase(build->job, "syncing");
   return bl_store_sync(build->store, error);
+}
+
+/* What was put and could not be made durable may be in memory alone from now on, and would be found
+ * right there: it goes. It was bad or absent before. */
+static gboolean sync_mended(BlBuild *build, GError **error) {
+  if (check_stored(build, error)) return TRUE;
+  for (guint64 i = 0; check_claim(build, NULL) && i < build->manifest->n_files; i++)
+    if (build->is_put[i])
+      (void)bl_build_remove_file(build->store, build->manifest, &build->manifest->files[i]);
+  return FALSE;
 }
 
 /* All of it was checked just now, whatever an earlier check found. What a later version wrote is
@@ -388,8 +400,9 @@ gboolean bl_build_mend(BlBuild *build, const BlBuildWork *work, gboolean *digest
   gboolean has_limit;
   build->may_be_there = TRUE;
   if (build->is_read_only) return take_files(build, work, error);
+  build->is_put = g_new0(guint8, build->manifest->n_files + 1);
   return find_limit(build, &has_limit, error) && take_files(build, work, error) &&
-         check_stored(build, error) && check_claim(build, error) &&
+         sync_mended(build, error) && check_claim(build, error) &&
          mend_digests(build, digests_put, error) && forget_findings(build, error) &&
          bl_build_keep(build, error);
 }

@@ -34,7 +34,8 @@ typedef struct {
   BlClaim *claim;
   gboolean is_unreadable;
   gboolean may_be_ready; /* its READY manifest was being written */
-  GMutex lock;           /* protects digests, and SHA-256s of the manifest */
+  guint8 *is_put;        /* per file of a READY checkpoint: objects of it were put */
+  GMutex lock;           /* protects digests, is_put, and SHA-256s of the manifest */
   GMutex room_lock;      /* protects what follows; room is asked for under it, one at a time */
   guint64 *room;         /* per file: bytes reserved for it; NULL without a limit */
   guint64 open_room;     /* reserved, and not yet used by files that were reported */
@@ -91,9 +92,9 @@ gboolean bl_build_keep(BlBuild *build, GError **error);
 gboolean bl_build_reserve_file(BlBuild *build, guint64 file, guint64 n_bytes, GError **error);
 
 /* What take_file found: the file's SHA-256, and the CRCs of its blocks (copied; none of an empty
- * file). */
+ * file). is_put: objects of it were put. */
 void bl_build_report_file(BlBuild *build, guint64 file, const guint8 sha256[BL_SHA256_SIZE],
-                          const guint32 *crcs, gsize n_crcs);
+                          const guint32 *crcs, gsize n_crcs, gboolean is_put);
 
 /* The model's ref now means this checkpoint. always: also where it means another one, which is
  * noted. */

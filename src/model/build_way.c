@@ -163,12 +163,20 @@ static guint64 take_back_key(BlStore *store, const char *key) {
   return bl_store_remove(store, key, NULL) ? 0 : 1;
 }
 
+guint64 bl_build_remove_file(BlStore *store, const BlManifest *manifest,
+                             const BlManifestFile *file) {
+  char key[BL_KEY_MAX];
+  guint64 n_left = 0;
+  for (guint32 c = 0; c < file->n_chunks; c++)
+    n_left += take_back_key(store, bl_manifest_chunk_key(manifest, file, c, key));
+  return n_left;
+}
+
 guint64 bl_build_take_back(BlStore *store, const BlManifest *manifest) {
   char key[BL_KEY_MAX];
   guint64 n_left = 0;
   for (guint64 i = 0; i < manifest->n_files; i++)
-    for (guint32 c = 0; c < manifest->files[i].n_chunks; c++)
-      n_left += take_back_key(store, bl_manifest_chunk_key(manifest, &manifest->files[i], c, key));
+    n_left += bl_build_remove_file(store, manifest, &manifest->files[i]);
   n_left += take_back_key(store, bl_key_digests(key, manifest->checkpoint_id));
   n_left += take_back_key(store, bl_key_info(key, manifest->checkpoint_id));
   if (n_left > 0) return n_left;

@@ -17,6 +17,9 @@ gboolean bl_build_free_space(BlStore *store, guint64 *n_bytes, GError **error);
  * chunks, old and new versions together. */
 guint64 bl_build_control_bytes(const BlManifest *plan);
 
+/* Removes the file's chunks. The number of those that could not be removed. */
+guint64 bl_build_remove_file(BlStore *store, const BlManifest *manifest,
+                             const BlManifestFile *file);
 /* Removes chunks, digests and info and then, if nothing is left, the manifest. The number of
  * objects that could not be removed; while it is not 0 the manifest stays and names them. */
 guint64 bl_build_take_back(BlStore *store, const BlManifest *manifest);

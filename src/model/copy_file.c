@@ -257,7 +257,7 @@ static void report(const Copy *copy) {
   if (is_ready && copy->n_written > 0)
     g_ptr_array_add(files->mended, bl_path_display(record->path));
   g_mutex_unlock(&files->lock);
-  bl_build_report_file(copy->build, copy->index, record->sha256, crcs, n_crcs);
+  bl_build_report_file(copy->build, copy->index, record->sha256, crcs, n_crcs, copy->n_written > 0);
 }
 
 gboolean bl_copy_file(BlCopyFiles *files, guint64 i, guint worker, GError **error) {

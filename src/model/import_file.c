@@ -452,7 +452,8 @@ static void report(Work *work, const guint8 *sha256) {
   if ((is_written || work->n_shared > 0) && work->build->manifest->is_ready)
     g_ptr_array_add(files->mended, bl_path_display(work->record->path));
   g_mutex_unlock(&files->lock);
-  bl_build_report_file(work->build, work->index, sha256, crcs, n_crcs);
+  bl_build_report_file(work->build, work->index, sha256, crcs, n_crcs,
+                       is_written || work->n_shared > 0);
 }
 
 /* What an earlier pass over a source that changed left in the store must not stay. */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/path.h"
+#include "model/build_way.h"
 #include "model/info.h"
 #include "model/key.h"
 #include "model/ref.h"
@@ -20,7 +21,8 @@
 #include "model/verify.h"
 #include "store/claim.h"
 
-typedef enum { BAD_NONE, BAD_MISSING, BAD_DAMAGED } Badness;
+/* MENDED: by what was put, so far not durably. */
+typedef enum { BAD_NONE, BAD_MENDED, BAD_MISSING, BAD_DAMAGED } Badness;
 
 typedef struct {
   BlStore *store;
@@ -30,7 +32,7 @@ typedef struct {
   BlClaim *claim;
   BlRepairFiles files;
   GPtrArray *supplies;  /* of BlSupply */
-  guint8 *badness;      /* per file; of those mended NONE again */
+  guint8 *badness;      /* per file */
   guint8 *has_bad_crcs; /* per file: its bytes are right, the stored digests are not */
   guint32 *bad;         /* the n_bad files to mend */
   guint64 n_bad;
@@ -174,7 +176,7 @@ static gboolean mend_one(guint64 i, guint worker, gpointer user, GError **error)
   g_mutex_lock(&repair->lock);
   BlRepairResult *result = repair->result;
   if (found.is_mended) {
-    repair->badness[file] = BAD_NONE;
+    repair->badness[file] = found.n_bytes > 0 ? BAD_MENDED : BAD_NONE;
     result->n_files_mended++;
     *(found.is_share ? &result->n_bytes_shared : &result->n_bytes_written) += found.n_bytes;
     add_item(result->mended, path,
@@ -207,8 +209,7 @@ static guint64 estimate_growth(const Repair *repair) {
 }
 
 static gboolean mend_files(Repair *repair, GError **error) {
-  bl_job_set_phase(repair->job, "mending");
-  bl_job_set_total(repair->job, 0, repair->n_bad);
+  bl_job_begin_phase(repair->job, "mending", 0, repair->n_bad);
   g_autoptr(BlReader) reader = bl_reader_new(repair->store, repair->manifest, NULL);
   repair->files = (BlRepairFiles){.store = repair->store,
                                   .manifest = repair->manifest,
@@ -309,12 +310,35 @@ static gboolean set_state(BlState *state, gpointer user) {
   bl_state_clear_findings(state, NULL);
   for (guint64 i = 0; i < repair->n_bad; i++) {
     guint32 file = repair->bad[i];
-    if (repair->badness[file] == BAD_NONE) continue;
+    if (repair->badness[file] <= BAD_MENDED) continue;
     bl_state_add_path(repair->badness[file] == BAD_MISSING ? state->missing : state->damaged,
                       repair->manifest->files[file].path);
   }
   if (!bl_state_is_degraded(state)) state->checked_at = g_get_real_time() / G_USEC_PER_SEC;
   return TRUE;
+}
+
+/* What could not be made durable may be in memory alone from now on, where the next check would
+ * find it right: it goes. */
+static gboolean sync_mended(Repair *repair, GError **error) {
+  if (bl_store_sync(repair->store, error)) return TRUE;
+  for (guint64 i = 0; bl_claim_check(repair->claim, NULL) && i < repair->n_bad; i++) {
+    guint32 file = repair->bad[i];
+    if (repair->badness[file] == BAD_MENDED)
+      (void)bl_build_remove_file(repair->store, repair->manifest, &repair->manifest->files[file]);
+  }
+  return FALSE;
+}
+
+/* Whoever took the claim over may have reserved room. */
+static void release_room(const Repair *repair) {
+  const char *id = repair->manifest->checkpoint_id;
+  g_autoptr(GError) fault = NULL;
+  gboolean is_ours = bl_claim_check(repair->claim, &fault);
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_BUSY)) return;
+  if (!is_ours || !bl_room_release(repair->store, id, &fault))
+    bl_job_note(repair->job, BL_NOTE_WARNING, "the room reserved for \"%s\" stays so: %s", id,
+                fault->message);
 }
 
 /* The manifest that was checked must be the one that is mended. */
@@ -333,13 +357,10 @@ static gboolean mend_claimed(Repair *repair, gboolean is_all, GError **error) {
   if (!bl_store_sweep(repair->store, bl_key_prefix(prefix, id), NULL, error) ||
       !check_manifest(repair, error))
     return FALSE;
-  gboolean ok = mend_files(repair, error) && bl_store_sync(repair->store, error) &&
+  gboolean ok = mend_files(repair, error) && sync_mended(repair, error) &&
                 mend_digests(repair, error) && mend_info(repair, error) &&
                 bl_claim_check(repair->claim, error);
-  g_autoptr(GError) fault = NULL;
-  if (!bl_room_release(repair->store, id, &fault))
-    bl_job_note(repair->job, BL_NOTE_WARNING, "the room reserved for \"%s\" stays so: %s", id,
-                fault->message);
+  release_room(repair);
   /* What a check did not name may still be in the state of an earlier one. */
   return ok && (!is_all ||
                 bl_state_update_claimed(repair->store, id, set_state, repair, repair->job, error));

@@ -329,6 +329,28 @@ static void test_mend(Fixture *f, gconstpointer kind) {
   check_content(f);
 }
 
+/* What a mending could not make durable is not there to be taken for whole by the next one. */
+static void test_mend_not_durable(Fixture *f, gconstpointer kind) {
+  char key[BL_KEY_MAX];
+  guint64 size;
+  g_autoptr(GError) error = NULL;
+  import_ok(f, kind, BL_IMPORT_DONE, 5);
+  damage(f, "weights.bin");
+  guint n_before = n_objects(f);
+  BlFaultRule rule = {.op = BL_FAULT_SYNC, .n = 1, .times = 1, .fails = TRUE, .code = BL_ERROR_IO};
+  bl_fault_store_set_rule(f->store, &rule);
+  g_assert_null(import(f, kind, NULL, &error));
+  g_assert_error(error, BL_ERROR, BL_ERROR_IO);
+  bl_fault_store_set_rule(f->store, &(BlFaultRule){0});
+  g_assert_false(bl_store_size(f->store, bl_key_chunk(key, ID, "weights.bin", 0), &size, NULL));
+  g_assert_cmpuint(n_objects(f), ==, n_before - 1);
+  g_clear_error(&error);
+  g_autoptr(BlImportResult) result = import(f, kind, NULL, &error);
+  g_assert_no_error(error);
+  g_assert_cmpuint(result->mended->len, ==, 1);
+  check_content(f);
+}
+
 /* Another chunk size: what the earlier attempt left under other numbers goes. */
 static void test_resume_other_chunks(Fixture *f, gconstpointer kind) {
   interrupt(f, kind);
@@ -456,6 +478,7 @@ int main(int argc, char **argv) {
   add("resume-damaged", test_resume_damaged);
   add("resume-other-chunks", test_resume_other_chunks);
   add("mend", test_mend);
+  add("mend-not-durable", test_mend_not_durable);
   add("delete-every-failure", test_delete_every_failure);
   g_test_add("/import/share/every-failure", Fixture, &kinds[2], set_up, test_share_every_failure,
              tear_down);

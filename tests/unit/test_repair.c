@@ -180,6 +180,30 @@ static void test_faults(void) {
   }
 }
 
+/* What was put and could not be made durable goes again; the rest stays. */
+static void test_not_durable(void) {
+  char url[] = "memory:not-durable";
+  char key[BL_KEY_MAX];
+  guint64 size;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(BlStore) store =
+      bl_fault_store_new(open_pair("not-durable", BL_MEMORY_STORE_CAPS, TEST_DIGESTS | TEST_INFO));
+  test_flip_byte(store, "x", "whole.bin", 0, 100003);
+  BlFaultRule rule = {BL_FAULT_SYNC, 1, 1, TRUE, BL_ERROR_IO, 0};
+  bl_fault_store_set_rule(store, &rule);
+  g_assert_null(repair(store, url, &error));
+  g_assert_error(error, BL_ERROR, BL_ERROR_IO);
+  rule.n = 0;
+  bl_fault_store_set_rule(store, &rule);
+  g_assert_false(bl_store_size(store, bl_key_chunk(key, "x", "whole.bin", 0), &size, NULL));
+  g_assert_true(bl_store_size(store, bl_key_chunk(key, "x", "small.json", 0), &size, NULL));
+  g_clear_error(&error);
+  g_autoptr(BlRepairResult) again = repair(store, url, &error);
+  g_assert_no_error(error);
+  g_assert_cmpuint(again->n_files_mended, ==, 1);
+  assert_whole(store);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_data_func("/repair/bad-chunks/local", GUINT_TO_POINTER(BL_MEMORY_STORE_CAPS),
@@ -193,6 +217,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/repair/unknown-layout", test_unknown_layout);
   g_test_add_func("/repair/damaged-source", test_damaged_source);
   g_test_add_func("/repair/cancelled", test_cancelled);
+  g_test_add_func("/repair/not-durable", test_not_durable);
   g_test_add_func("/repair/faults", test_faults);
   return g_test_run();
 }
