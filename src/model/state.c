@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/key.h"
+#include "model/manifest.h"
 #include "model/object.h"
 #include "store/claim.h"
 
@@ -186,13 +187,53 @@ static BlState *load_to_change(BlStore *store, const char *checkpoint_id, gboole
   return bl_state_new();
 }
 
+static GPtrArray *copy_paths(const GPtrArray *list) {
+  GPtrArray *copy = g_ptr_array_new_with_free_func(g_free);
+  for (guint i = 0; i < list->len; i++) g_ptr_array_add(copy, g_strdup(g_ptr_array_index(list, i)));
+  return copy;
+}
+
+static gboolean adopt_file(BlStore *store, const BlManifest *manifest, const BlManifestFile *file,
+                           GError **error) {
+  char key[BL_KEY_MAX];
+  for (guint32 i = 0; i < file->n_chunks; i++) {
+    g_autoptr(GError) fault = NULL;
+    bl_manifest_chunk_key(manifest, file, i, key);
+    if (bl_store_adopt(store, key, &fault) || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
+      continue;
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/* A file that was bad and is right may have been mended by a process that was killed before it made
+ * that durable: it must be before the finding goes. */
+static gboolean settle(BlStore *store, const char *checkpoint_id, const GPtrArray *before,
+                       const BlState *now, GError **error) {
+  g_autoptr(BlManifest) manifest = NULL;
+  for (guint i = 0; i < before->len; i++) {
+    const char *path = g_ptr_array_index(before, i);
+    if (bl_state_has_path(now->missing, path) || bl_state_has_path(now->damaged, path)) continue;
+    if (manifest == NULL) manifest = bl_manifest_load(store, checkpoint_id, 0, error);
+    if (manifest == NULL) return FALSE;
+    const BlManifestFile *file = bl_manifest_find(manifest, path);
+    if (file != NULL && !adopt_file(store, manifest, file, error)) return FALSE;
+  }
+  return manifest == NULL || bl_store_sync(store, error);
+}
+
 gboolean bl_state_update_claimed(BlStore *store, const char *checkpoint_id, BlStateFunc func,
                                  gpointer user, BlJob *job, GError **error) {
   gboolean is_lost;
   g_autoptr(BlState) state = load_to_change(store, checkpoint_id, &is_lost, job, error);
   if (state == NULL) return FALSE;
-  gboolean is_changed = func(state, user);
-  return (!is_changed && !is_lost) || save(store, checkpoint_id, state, error);
+  g_autoptr(GPtrArray) missing = copy_paths(state->missing);
+  g_autoptr(GPtrArray) damaged = copy_paths(state->damaged);
+  if (!func(state, user) && !is_lost) return TRUE;
+  return settle(store, checkpoint_id, missing, state, error) &&
+         settle(store, checkpoint_id, damaged, state, error) &&
+         save(store, checkpoint_id, state, error);
 }
 
 /* A claim would make the folder of a checkpoint that is not there. */

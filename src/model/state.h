@@ -48,6 +48,7 @@ typedef gboolean (*BlStateFunc)(BlState *state, gpointer user);
  * with a warning; a later version's is UNSUPPORTED. */
 gboolean bl_state_update(BlStore *store, const char *checkpoint_id, BlStateFunc func, gpointer user,
                          gint wait_ms, BlJob *job, GError **error);
-/* The same for whoever holds the claim already. */
+/* The same for whoever holds the claim already. Files that are taken off the lists are made durable
+ * first. */
 gboolean bl_state_update_claimed(BlStore *store, const char *checkpoint_id, BlStateFunc func,
                                  gpointer user, BlJob *job, GError **error);

@@ -4,6 +4,7 @@
 
 #include "golden.h"
 #include "store/claim.h"
+#include "store/fault.h"
 
 #define N_CAPS BL_MEMORY_STORE_CAPS
 
@@ -150,6 +151,26 @@ static void test_many(void) {
 }
 
 /* Nothing is claimed or written under a checkpoint that is not there. */
+/* What mended a file may have been killed before it was durable. */
+static void test_findings_that_go(void) {
+  g_autoptr(BlStore) store = bl_fault_store_new(make_store());
+  g_autoptr(GError) error = NULL;
+  BlFaultRule rule = {BL_FAULT_SYNC, 1, 1, TRUE, BL_ERROR_IO, 0};
+  g_assert_true(bl_state_update(store, GOLDEN_ID, make_golden, NULL, 0, NULL, &error));
+  g_assert_cmpuint(bl_fault_store_n_calls(store, BL_FAULT_ADOPT), ==, 0);
+  bl_fault_store_set_rule(store, &rule);
+  g_assert_false(bl_state_update(store, GOLDEN_ID, bl_state_clear_findings, NULL, 0, NULL, &error));
+  g_assert_error(error, BL_ERROR, BL_ERROR_IO);
+  g_assert_cmpuint(bl_fault_store_n_calls(store, BL_FAULT_ADOPT), >, 0);
+  g_clear_error(&error);
+  g_autoptr(BlState) state = bl_state_load(store, GOLDEN_ID, &error);
+  g_assert_true(bl_state_is_degraded(state));
+  g_assert_true(bl_state_update(store, GOLDEN_ID, bl_state_clear_findings, NULL, 0, NULL, &error));
+  g_assert_no_error(error);
+  g_autoptr(BlState) cleared = bl_state_load(store, GOLDEN_ID, &error);
+  g_assert_false(bl_state_is_degraded(cleared));
+}
+
 static void test_no_checkpoint(void) {
   g_autoptr(BlStore) store = bl_memory_store_new(N_CAPS);
   g_autoptr(GError) error = NULL;
@@ -183,6 +204,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/state/later", test_later);
   g_test_add_func("/state/degraded", test_degraded);
   g_test_add_func("/state/many", test_many);
+  g_test_add_func("/state/findings-that-go", test_findings_that_go);
   g_test_add_func("/state/no-checkpoint", test_no_checkpoint);
   g_test_add_func("/state/busy", test_busy);
   return g_test_run();
