@@ -187,10 +187,9 @@ static BlState *load_to_change(BlStore *store, const char *checkpoint_id, gboole
   return bl_state_new();
 }
 
-static GPtrArray *copy_paths(const GPtrArray *list) {
-  GPtrArray *copy = g_ptr_array_new_with_free_func(g_free);
-  for (guint i = 0; i < list->len; i++) g_ptr_array_add(copy, g_strdup(g_ptr_array_index(list, i)));
-  return copy;
+static void add_copies(GPtrArray *paths, const GPtrArray *list) {
+  for (guint i = 0; i < list->len; i++)
+    g_ptr_array_add(paths, g_strdup(g_ptr_array_index(list, i)));
 }
 
 static gboolean adopt_file(BlStore *store, const BlManifest *manifest, const BlManifestFile *file,
@@ -228,11 +227,11 @@ gboolean bl_state_update_claimed(BlStore *store, const char *checkpoint_id, BlSt
   gboolean is_lost;
   g_autoptr(BlState) state = load_to_change(store, checkpoint_id, &is_lost, job, error);
   if (state == NULL) return FALSE;
-  g_autoptr(GPtrArray) missing = copy_paths(state->missing);
-  g_autoptr(GPtrArray) damaged = copy_paths(state->damaged);
+  g_autoptr(GPtrArray) before = g_ptr_array_new_with_free_func(g_free);
+  add_copies(before, state->missing);
+  add_copies(before, state->damaged);
   if (!func(state, user) && !is_lost) return TRUE;
-  return settle(store, checkpoint_id, missing, state, error) &&
-         settle(store, checkpoint_id, damaged, state, error) &&
+  return settle(store, checkpoint_id, before, state, error) &&
          save(store, checkpoint_id, state, error);
 }
 
