@@ -23,6 +23,14 @@ void bl_job_set_phase(BlJob *job, const char *phase) {
   if (job != NULL) __atomic_store_n(&job->phase, phase, __ATOMIC_RELEASE);
 }
 
+void bl_job_begin_phase(BlJob *job, const char *phase, guint64 bytes, guint64 files) {
+  if (job == NULL) return;
+  __atomic_store_n(&job->done_bytes, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&job->done_files, 0, __ATOMIC_RELAXED);
+  bl_job_set_total(job, bytes, files);
+  bl_job_set_phase(job, phase);
+}
+
 void bl_job_set_total(BlJob *job, guint64 bytes, guint64 files) {
   if (job == NULL) return;
   __atomic_store_n(&job->total_bytes, bytes, __ATOMIC_RELAXED);

@@ -28,6 +28,8 @@ void bl_job_clear(BlJob *job);
 /* FALSE and CANCELLED once the job was told to stop. job may be NULL: never stopped. */
 gboolean bl_job_check(BlJob *job, GError **error);
 void bl_job_set_phase(BlJob *job, const char *phase);
+/* A phase whose bytes and files count from 0. */
+void bl_job_begin_phase(BlJob *job, const char *phase, guint64 bytes, guint64 files);
 void bl_job_set_total(BlJob *job, guint64 bytes, guint64 files);
 /* More bytes to do than was thought (a second pass). */
 void bl_job_add_total(BlJob *job, guint64 bytes);

@@ -100,9 +100,11 @@ static void describe(const BlProgress *progress, const Counters *now, GPtrArray 
     g_string_append(left, " left");
     g_ptr_array_add(parts, g_string_free(left, FALSE));
   }
+  /* Without bytes, what is counted may be objects or checkpoints. */
   if (now->total_files > 1)
-    g_ptr_array_add(parts, g_strdup_printf("%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT " files",
-                                           now->done_files, now->total_files));
+    g_ptr_array_add(
+        parts, g_strdup_printf("%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "%s", now->done_files,
+                               now->total_files, now->total_bytes > 0 ? " files" : ""));
 }
 
 static guint percent(const Counters *now) {

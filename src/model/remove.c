@@ -26,7 +26,6 @@ typedef struct {
   gboolean has_begun; /* something of it was changed */
   GPtrArray *keys;    /* of char* */
   gboolean is_full;   /* there are more than these */
-  guint64 n_before;   /* objects of others that the job removed before */
 } Removal;
 
 void bl_remove_result_clear(BlRemoveResult *result) {
@@ -82,8 +81,7 @@ static gboolean find_objects(Removal *removal, GError **error) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
-  bl_job_set_total(removal->job, 0,
-                   removal->n_before + removal->result->n_objects + removal->keys->len);
+  bl_job_set_total(removal->job, 0, removal->result->n_objects + removal->keys->len);
   return TRUE;
 }
 
@@ -169,10 +167,9 @@ gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *c
   *result = (BlRemoveResult){.checkpoint_id = g_strdup(checkpoint_id)};
   Removal removal = {
       .store = store, .id = checkpoint_id, .claim = claim, .job = job, .result = result};
-  if (job != NULL) removal.n_before = job->done_files;
   bl_key_prefix(removal.prefix, checkpoint_id);
   removal.keys = g_ptr_array_new_with_free_func(g_free);
-  bl_job_set_phase(job, "deleting");
+  bl_job_begin_phase(job, "deleting", 0, 0);
   gboolean ok =
       bl_store_sweep(store, removal.prefix, NULL, error) && remove_claimed(&removal, error);
   g_ptr_array_unref(removal.keys);

@@ -476,8 +476,7 @@ static void record(Check *check) {
 
 static gboolean run_check(Check *check, const BlVerifyOptions *options, GError **error) {
   const BlVerifySelection *selection = check->selection;
-  bl_job_set_phase(check->job, "verifying");
-  bl_job_set_total(check->job, selection->n_bytes, selection->n);
+  bl_job_begin_phase(check->job, "verifying", selection->n_bytes, selection->n);
   if (!bl_job_run(check->job, selection->n, check_file, check, error)) return FALSE;
   check->result->n_files = selection->n;
   check->result->n_bytes = selection->n_bytes;

@@ -321,7 +321,7 @@ static gboolean clean_rest(Gc *gc, GError **error) {
 static gboolean clean(Gc *gc, GError **error) {
   GHashTableIter iter;
   gpointer id;
-  bl_job_set_phase(gc->job, "removing");
+  bl_job_begin_phase(gc->job, "removing", 0, 0);
   g_hash_table_iter_init(&iter, gc->due_ids);
   while (g_hash_table_iter_next(&iter, &id, NULL)) {
     g_autoptr(GError) fault = NULL;

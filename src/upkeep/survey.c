@@ -8,6 +8,7 @@
 
 typedef struct {
   BlSurveyRun *run;
+  BlJob *job;
   GPtrArray *ids;        /* of char*, sorted */
   BlSurveyed **surveyed; /* by id; each worker fills its own */
 } Walk;
@@ -69,17 +70,19 @@ static gboolean walk_one(guint64 i, guint worker, gpointer user, GError **error)
                             &walk->surveyed[i], error))
     return FALSE;
   if (objects != NULL) bl_shares_add(walk->run->survey->shares, (guint)i, objects);
+  bl_job_add_files(walk->job, 1);
   return TRUE;
 }
 
 /* Every id has its number in shares, also one under which there is nothing. */
 static gboolean walk_all(BlSurveyRun *run, BlJob *job, GError **error) {
   g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func(g_free);
-  Walk walk = {.run = run, .ids = ids};
+  Walk walk = {.run = run, .job = job, .ids = ids};
   if (!bl_store_list_folders(run->store, BL_KEY_MODELS, add_id, &walk, error)) return FALSE;
   g_ptr_array_sort(ids, compare_ids);
   g_autofree BlSurveyed **surveyed = walk.surveyed = g_new0(BlSurveyed *, ids->len);
   run->survey->shares = bl_shares_new(ids->len);
+  bl_job_begin_phase(job, "looking", 0, ids->len);
   gboolean ok = bl_job_run(job, ids->len, walk_one, &walk, error);
   for (guint i = 0; i < ids->len; i++) {
     if (surveyed[i] == NULL) continue;
@@ -102,7 +105,6 @@ BlSurvey *bl_survey_run(BlStore *store, BlFindingFunc func, gpointer user, BlJob
   survey->checkpoints = g_ptr_array_new_with_free_func(free_surveyed);
   BlSurveyRun run = {.store = store, .func = func, .user = user, .survey = survey};
   g_mutex_init(&run.lock);
-  bl_job_set_phase(job, "looking");
   gboolean ok = walk_all(&run, job, error) && bl_survey_rest(&run, error);
   g_mutex_clear(&run.lock);
   return ok ? g_steal_pointer(&survey) : NULL;

@@ -170,6 +170,19 @@ static void test_without_job(void) {
   g_assert_no_error(error);
 }
 
+static void test_phases(Fixture *f, gconstpointer data) {
+  (void)data;
+  bl_job_begin_phase(&f->job, "looking", 0, 7);
+  bl_job_add_files(&f->job, 7);
+  bl_job_add_bytes(&f->job, 100);
+  bl_job_begin_phase(&f->job, "mending", 50, 2);
+  g_assert_cmpstr(f->job.phase, ==, "mending");
+  g_assert_cmpuint(f->job.done_bytes + f->job.done_files, ==, 0);
+  g_assert_cmpuint(f->job.total_bytes, ==, 50);
+  g_assert_cmpuint(f->job.total_files, ==, 2);
+  bl_job_begin_phase(NULL, "none", 1, 1);
+}
+
 #define ADD(name, func) g_test_add("/job/" name, Fixture, NULL, set_up, func, tear_down)
 
 int main(int argc, char **argv) {
@@ -180,6 +193,7 @@ int main(int argc, char **argv) {
   ADD("cancel", test_cancel);
   ADD("inline", test_inline);
   ADD("counters-and-notes", test_counters_and_notes);
+  ADD("phases", test_phases);
   g_test_add_func("/job/without-job", test_without_job);
   return g_test_run();
 }
