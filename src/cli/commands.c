@@ -35,8 +35,8 @@ static const struct {
   const char *name, *summary;
 } groups[] = {
     {"model", "checkpoints in the store"},
-    {"store", "what holds for all of the store"},
-    {"config", "the store that is used"},
+    {"store", "the store as a whole"},
+    {"config", "which store is used"},
 };
 
 /* Words people try for a command whose name is another. */

@@ -20,12 +20,15 @@ static void print_entry(FILE *file, const char *name, const char *text) {
     fprintf(file, "  %s%*s%s\n", name, COLUMN - used, "", text);
 }
 
+static void print_command(FILE *file, const BlCommand *command) {
+  g_autofree char *name = bl_command_full_name(command);
+  print_entry(file, name, command->summary);
+}
+
+/* group NULL: those that stand alone, but for "help". */
 static void print_commands(FILE *file, const char *group) {
-  for (const BlCommand *const *c = bl_commands; *c != NULL; c++) {
-    if (g_strcmp0((*c)->group, group) != 0) continue;
-    g_autofree char *name = bl_command_full_name(*c);
-    print_entry(file, name, (*c)->summary);
-  }
+  for (const BlCommand *const *c = bl_commands; *c != NULL; c++)
+    if (g_strcmp0((*c)->group, group) == 0 && *c != &bl_cmd_help) print_command(file, *c);
 }
 
 static void print_options(FILE *file, const GOptionEntry *entries) {
@@ -51,11 +54,13 @@ void bl_help_overview(FILE *file) {
   static const char *const groups[] = {"model", "store", "config"};
   for (guint i = 0; i < G_N_ELEMENTS(groups); i++) {
     fprintf(file, "%s:\n", bl_command_group_summary(groups[i]));
+    /* A command that stands alone is one for the whole store. */
+    if (g_str_equal(groups[i], "store")) print_commands(file, NULL);
     print_commands(file, groups[i]);
     fputc('\n', file);
   }
   fputs("help:\n", file);
-  print_commands(file, NULL);
+  print_command(file, &bl_cmd_help);
   fputs("\noptions of every command:\n", file);
   print_options(file, bl_options_global());
   fputs(

@@ -139,3 +139,10 @@ def test_help_of_a_group(ballast):
     text = ballast("help", "model").text
     assert ballast("model", "--help").text == text
     assert "model import" in text and "config init" not in text
+
+
+def test_overview_groups_what_is_for_the_whole_store(ballast):
+    parts = {part.split(":\n")[0]: part for part in ballast("help").text.split("\n\n") if ":\n" in part}
+    names = {title: re.findall(r"^  ([a-z]+(?: [a-z-]+)?)  ", part, re.MULTILINE) for title, part in parts.items()}
+    assert names["the store as a whole"] == ["stats", "prune", "fsck", "gc", "doctor", "store set"]
+    assert names["help"] == ["help"]
