@@ -58,8 +58,10 @@ static void print_text(const BlCli *cli, const BlPruneOptions *prune, const BlPr
   BlSizeText size, age, used;
   for (guint i = 0; i < result->gone->len; i++) {
     const BlPruneItem *item = result->gone->pdata[i];
-    bl_out_line("%s: %s (frees %s, last used %s ago)", prune->dry_run ? "would remove" : "removed",
-                item->checkpoint_id, bl_size_format(size, item->n_freed),
+    bl_out_line("%s: %s (%s %s, %s %s ago)", prune->dry_run ? "would remove" : "removed",
+                item->checkpoint_id, prune->dry_run ? "frees" : "freed",
+                bl_size_format(size, item->n_freed),
+                item->was_read ? "last used" : "never used, imported",
                 bl_age_format(age, item->used_at));
   }
   for (guint i = 0; i < result->spared->len; i++) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "model/key.h"
 #include "upkeep/survey.h"
 
@@ -52,6 +53,16 @@ static gboolean add_single(const char *key, const BlObjectStat *stat, gpointer u
   return strchr(rest, '/') != NULL || add(&finding, user, error);
 }
 
+/* A folder that may not be looked into was found by the survey, and is told; the rest counts. */
+static gboolean add_singles(BlStore *store, BlFsckReport *report, GError **error) {
+  g_autoptr(GError) fault = NULL;
+  if (bl_store_list(store, "", add_single, report, &fault) ||
+      g_error_matches(fault, BL_ERROR, BL_ERROR_DENIED))
+    return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
 static int compare(const void *a, const void *b) {
   const BlFsckItem *x = *(BlFsckItem *const *)a, *y = *(BlFsckItem *const *)b;
   int order = g_strcmp0(x->checkpoint_id, y->checkpoint_id);
@@ -64,12 +75,12 @@ gboolean bl_fsck(BlStore *store, BlJob *job, BlFsckReport *report, GError **erro
   for (guint i = 0; i < BL_SEVERITY_N; i++)
     report->items[i] = g_ptr_array_new_with_free_func(item_free);
   g_autoptr(BlSurvey) survey = bl_survey_run(store, add, report, job, error);
-  if (survey == NULL || !bl_store_list(store, "", add_single, report, error)) return FALSE;
+  if (survey == NULL || !add_singles(store, report, error)) return FALSE;
   for (guint i = 0; i < BL_SEVERITY_N; i++) g_ptr_array_sort(report->items[i], compare);
   report->n_checkpoints = survey->checkpoints->len;
   for (guint i = 0; i < survey->checkpoints->len; i++) {
     const BlSurveyed *surveyed = g_ptr_array_index(survey->checkpoints, i);
-    report->n_ready += surveyed->status == BL_CHECKPOINT_READY;
+    report->n_ready += surveyed->status == BL_CHECKPOINT_READY && !surveyed->is_degraded;
     report->n_busy += surveyed->is_busy;
   }
   return TRUE;

@@ -54,10 +54,14 @@ static int compare_uses(const void *a, const void *b) {
   return order != 0 ? order : strcmp(x->checkpoint_id, y->checkpoint_id);
 }
 
-/* The newest first; of one second, the one that was written last. */
-static int compare_ages(const void *a, const void *b) {
+/* The newest first; of one second, the one that was written last, and the one that stays whatever
+ * it is before all others. */
+static int compare_ages(gconstpointer a, gconstpointer b, gpointer spare_id) {
   const BlSurveyed *x = *(BlSurveyed *const *)a, *y = *(BlSurveyed *const *)b;
   int order = compare(y->created_at, x->created_at);
+  if (order == 0)
+    order =
+        (g_strcmp0(y->checkpoint_id, spare_id) == 0) - (g_strcmp0(x->checkpoint_id, spare_id) == 0);
   if (order == 0) order = compare(y->updated_at, x->updated_at);
   return order != 0 ? order : strcmp(x->checkpoint_id, y->checkpoint_id);
 }
@@ -79,14 +83,14 @@ static void choose(Prune *prune) {
                   surveyed->checkpoint_id);
   }
   if (prune->options->keep > 0) {
-    guint n_kept = 0;
     prune->kept = g_hash_table_new(g_str_hash, g_str_equal);
-    g_ptr_array_sort(prune->order, compare_ages);
-    for (guint i = 0; i < prune->order->len && n_kept < prune->options->keep; i++) {
+    g_ptr_array_sort_with_data(prune->order, compare_ages,
+                               (gpointer)(guintptr)prune->options->spare_id);
+    for (guint i = 0; i < prune->order->len; i++) {
       const BlSurveyed *surveyed = g_ptr_array_index(prune->order, i);
-      if (surveyed->status != BL_CHECKPOINT_READY) continue;
-      g_hash_table_add(prune->kept, surveyed->checkpoint_id);
-      n_kept++;
+      if (surveyed->status == BL_CHECKPOINT_READY &&
+          g_hash_table_size(prune->kept) < prune->options->keep)
+        g_hash_table_add(prune->kept, surveyed->checkpoint_id);
     }
   }
   g_ptr_array_sort(prune->order, compare_uses);
@@ -166,6 +170,7 @@ static void add_item(Prune *prune, const BlSurveyed *surveyed, guint64 n_freed, 
                         .n_bytes = surveyed->total_size,
                         .n_freed = n_freed,
                         .used_at = last_use(surveyed) / G_USEC_PER_SEC,
+                        .was_read = surveyed->used_us > 0,
                         .reason = reason};
   g_ptr_array_add(reason != NULL ? prune->result->spared : prune->result->gone, item);
 }
@@ -234,19 +239,6 @@ static gboolean take(Prune *prune, const BlSurveyed *surveyed, GError **error) {
   return TRUE;
 }
 
-/* Whether one that had to go for another goal than the limit is still there. */
-static gboolean is_missed(const Prune *prune) {
-  for (guint i = 0; i < prune->order->len; i++) {
-    const BlSurveyed *surveyed = g_ptr_array_index(prune->order, i);
-    if (!is_wanted_gone(prune, surveyed)) continue;
-    for (guint j = 0; j < prune->result->spared->len; j++) {
-      const BlPruneItem *item = g_ptr_array_index(prune->result->spared, j);
-      if (strcmp(item->checkpoint_id, surveyed->checkpoint_id) == 0) return TRUE;
-    }
-  }
-  return FALSE;
-}
-
 static gboolean run(Prune *prune, GError **error) {
   prune->survey = bl_survey_run(prune->store, NULL, NULL, prune->job, error);
   if (prune->survey == NULL || !bl_room_used(prune->store, &prune->result->n_used, error))
@@ -257,7 +249,7 @@ static gboolean run(Prune *prune, GError **error) {
     if (!is_wanted_gone(prune, surveyed) && !is_over_limit(prune)) continue;
     if (!take(prune, surveyed, error)) return FALSE;
   }
-  prune->result->is_reached = !is_over_limit(prune) && !is_missed(prune);
+  prune->result->is_reached = !is_over_limit(prune);
   return TRUE;
 }
 

@@ -31,6 +31,7 @@ typedef struct {
   guint64 n_bytes;           /* of its files */
   guint64 n_freed;           /* bytes that its going frees, after those before it in the list */
   gint64 used_at;            /* Unix seconds of the last use, else of its import */
+  gboolean was_read;         /* whether used_at is a use */
   char *reason;              /* why it was spared; NULL: it went, or would go */
 } BlPruneItem;
 
@@ -38,7 +39,8 @@ typedef struct {
   GPtrArray *gone;         /* of BlPruneItem, in the order of going */
   GPtrArray *spared;       /* of BlPruneItem: would have gone, but for the reason */
   guint64 n_used, n_freed; /* bytes that the store held before, and those that went */
-  gboolean is_reached;     /* every goal is met */
+  gboolean is_reached;     /* the store holds no more than max_bytes; what age or number wants gone
+                              and something speaks for is in `spared`, and no goal missed */
 } BlPruneResult;
 void bl_prune_result_clear(BlPruneResult *result);
 

@@ -308,8 +308,8 @@ static gboolean emit_controls(const Look *look, GError **error) {
 }
 
 static gboolean emit_recorded(const Look *look, const BlState *state, GError **error) {
-  g_autofree char *text = g_strdup_printf("the last check recorded %u files missing, %u damaged",
-                                          state->missing->len, state->damaged->len);
+  g_autofree char *found = bl_state_describe(state);
+  g_autofree char *text = g_strdup_printf("the last check found %s", found);
   BlFinding finding = {.kind = BL_FINDING_RECORDED, .text = text};
   return emit(look, &finding, error);
 }

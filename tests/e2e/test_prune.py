@@ -1,6 +1,7 @@
 """prune: the least recently used first, and never what somebody needs."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -84,17 +85,26 @@ def test_hit_then_evict(ballast, three, tmp_path, how):
 
 def test_pinned(ballast, three):
     ballast("model", "pin", "a")
-    result = prune(ballast, "--older-than", "15d", "--yes", rc=1)
+    assert '"a" (pinned)' in ballast.fails(1, "prune", "--max-bytes", "0")
+    result = prune(ballast, "--older-than", "15d", "--yes")
     assert result["gone"] == ["b"] and result["stay"] == {"a": "pinned"}
-    assert '"a" (pinned)' in ballast.fails(1, "prune", "--older-than", "15d")
+    assert "spared: a: pinned" in ballast("prune", "--older-than", "15d").text
     ballast("model", "unpin", "a")
     assert prune(ballast, "--older-than", "15d", "--yes")["gone"] == ["a"]
+
+
+def test_says_whether_it_was_used(ballast, three):
+    ballast("model", "cat", "a", "config.json")
+    text = ballast("prune", "--older-than", "0").text
+    assert re.search(r"^would remove: a \(frees [^,]*, last used [0-9]+ s ago\)$", text, re.MULTILINE)
+    assert re.search(r"^would remove: b \(frees [^,]*, never used, imported 20 d ago\)$", text, re.MULTILINE)
+    assert re.search(r"^removed: b \(freed ", ballast("prune", "--older-than", "15d", "--yes").text, re.MULTILINE)
 
 
 def test_claimed(ballast, three, shim, tmp_path):
     process = start_stopped(ballast, shim, 8, "model", "import", tmp_path / "a", "--checkpoint-id", "a", "--model-id", "org/a")
     try:
-        assert "busy" in prune(ballast, "--older-than", "15d", "--yes", rc=1)["stay"]["a"]
+        assert "busy" in prune(ballast, "--older-than", "15d", "--yes")["stay"]["a"]
     finally:
         process.send_signal(signal.SIGCONT)
         process.wait()
