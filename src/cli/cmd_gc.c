@@ -67,9 +67,13 @@ static void print_text(const BlCli *cli, const BlGcResult *result) {
   guint n = cli->verbose ? result->items->len : MIN(result->items->len, MAX_LINES);
   for (guint i = 0; i < n; i++) print_item(result->items->pdata[i]);
   if (result->items->len > n) bl_out_line("and more (-v shows them)");
-  bl_out_done(cli, "%s %" G_GUINT64_FORMAT " (%" G_GUINT64_FORMAT " objects, %s)",
-              opt.dry_run ? "would remove" : "removed", result->n_removed, result->n_objects,
-              bl_size_format(size, result->n_bytes));
+  if (result->n_removed == 0)
+    bl_out_done(cli, "nothing to remove%s", result->n_waiting > 0 ? " yet" : "");
+  else
+    bl_out_done(cli, "%s %" G_GUINT64_FORMAT " (%" G_GUINT64_FORMAT " %s, %s)",
+                opt.dry_run ? "would remove" : "removed", result->n_removed, result->n_objects,
+                result->n_objects == 1 ? "object" : "objects",
+                bl_size_format(size, result->n_bytes));
   if (result->n_waiting == 0) return;
   g_autofree char *when = bl_time_format(result->next_at);
   bl_out_done(cli,

@@ -53,17 +53,18 @@ static void fill_row(guint64 i, char **cells, gconstpointer user) {
       g_strdup(checkpoint->created_at > 0 ? bl_age_format(age, checkpoint->created_at) : "-");
 }
 
-static const char *advice(BlCheckpointStatus status) {
+/* Caller frees. */
+static char *advice(BlCheckpointStatus status, const char *id) {
   switch (status) {
     case BL_CHECKPOINT_FAILED:
     case BL_CHECKPOINT_CORRUPT:
-      return " (import it again, or delete it)";
+      return g_strdup(" (import it again, or delete it)");
     case BL_CHECKPOINT_LEFTOVER:
-      return " (delete it)";
+      return g_strdup_printf(" (\"ballast model delete %s\" removes it)", id);
     case BL_CHECKPOINT_DEGRADED:
-      return " (repair it)";
+      return g_strdup_printf(" (\"ballast model repair %s\" mends it)", id);
     default:
-      return "";
+      return g_strdup("");
   }
 }
 
@@ -77,7 +78,8 @@ static void print_errors(const BlCli *cli, const GPtrArray *checkpoints) {
     if (!cli->verbose) continue;
     g_autofree char *id = show(checkpoint->checkpoint_id);
     g_autofree char *text = show(checkpoint->error);
-    bl_out_line("%s: %s%s", id, text, advice(checkpoint->status));
+    g_autofree char *next = advice(checkpoint->status, id);
+    bl_out_line("%s: %s%s", id, text, next);
   }
   if (n > 0 && !cli->verbose)
     bl_out_done(cli, "%u %s not READY (\"ballast model list -v\" says why)", n,

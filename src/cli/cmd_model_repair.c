@@ -81,6 +81,9 @@ static void print_result(const BlCli *cli, const char *id, const BlRepairResult 
                 bl_files_format(files, result->n_files));
     return;
   }
+  const char *verb = result->left->len == 0     ? "repaired"
+                     : result->mended->len == 0 ? "not repaired:"
+                                                : "partly repaired";
   bl_size_format(written, result->n_bytes_written);
   bl_size_format(shared, result->n_bytes_shared);
   if (opt.dry_run)
@@ -90,8 +93,7 @@ static void print_result(const BlCli *cli, const char *id, const BlRepairResult 
     bl_out_done(cli,
                 "%s %s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
                 " bad files mended (%s written, %s shared)",
-                result->left->len == 0 ? "repaired" : "partly repaired", id, result->n_files_mended,
-                result->n_files_bad, written, shared);
+                verb, id, result->n_files_mended, result->n_files_bad, written, shared);
 }
 
 static int run(BlCli *cli, char **args, GError **error) {

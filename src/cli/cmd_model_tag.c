@@ -77,14 +77,20 @@ static void fill_row(guint64 i, char **cells, gconstpointer user) {
   cells[4] = g_strdup(ref->updated_at > 0 ? bl_age_format(age, ref->updated_at) : "-");
 }
 
-static void print_list(const BlCli *cli, const BlStore *store, const Listing *listing) {
+static void print_list(const BlCli *cli, const BlStore *store, const Listing *listing,
+                       const char *model_id) {
   static const char *const headings[] = {"MODEL", "REF", "CHECKPOINT", "NOTE", ">AGE"};
   if (listing->refs->len > 0) {
     bl_out_table(headings, G_N_ELEMENTS(headings), listing->refs->len, fill_row, listing);
     return;
   }
   g_autofree char *url = bl_path_display(store->url);
-  bl_out_done(cli, "no refs in %s (\"ballast model tag CHECKPOINT REF\" sets one)", url);
+  g_autofree char *model = model_id != NULL ? bl_path_display(model_id) : NULL;
+  if (model != NULL)
+    bl_out_done(cli, "no refs of model \"%s\" in %s (\"ballast model tag --list\" shows all)",
+                model, url);
+  else
+    bl_out_done(cli, "no refs in %s (\"ballast model tag CHECKPOINT REF\" sets one)", url);
 }
 
 static int run_list(BlCli *cli, BlStore *store, char **args, GError **error) {
@@ -99,7 +105,7 @@ static int run_list(BlCli *cli, BlStore *store, char **args, GError **error) {
   if (cli->json)
     print_list_json(cli, store, &listing);
   else
-    print_list(cli, store, &listing);
+    print_list(cli, store, &listing, model_id);
   return 0;
 }
 

@@ -101,7 +101,8 @@ static void print_result(const BlCli *cli, const char *id, const BlVerifyResult 
   else if (bl_verify_result_is_bad(result))
     bl_out_line("%s: the files are right, the checkpoint is not%s", id, advice);
   else
-    bl_out_done(cli, "verified %s: all right", id);
+    bl_out_done(cli, "verified %s%s%s: all right", opt.subset != NULL ? opt.subset : "",
+                opt.subset != NULL ? " of " : "", id);
   if (opt.quick)
     bl_out_done(cli, "%" G_GUINT64_FORMAT " unchanged, %" G_GUINT64_FORMAT " read",
                 result->n_files - result->n_files_read, result->n_files_read);

@@ -137,11 +137,18 @@ static void print_totals(const BlStats *stats) {
     bl_out_line("file system: %s free", bl_size_format(available, stats->n_free));
 }
 
-static void print_table(const BlStats *stats, GPtrArray *rows) {
+static void print_table(const BlCli *cli, const BlStore *store, const BlStats *stats,
+                        GPtrArray *rows, const char *model_id) {
   static const char *const headings[] = {"CHECKPOINT", "STATUS",    ">SIZE", ">UNIQUE",
                                          ">SHARED",    ">LAST USE", "PINNED"};
   Table table = {.stats = stats, .rows = rows};
-  if (rows->len > 0) bl_out_table(headings, G_N_ELEMENTS(headings), rows->len, fill_row, &table);
+  if (rows->len > 0) {
+    bl_out_table(headings, G_N_ELEMENTS(headings), rows->len, fill_row, &table);
+  } else if (model_id != NULL) {
+    g_autofree char *model = bl_path_display(model_id), *url = bl_path_display(store->url);
+    bl_out_done(cli, "no checkpoints of model \"%s\" in %s (\"ballast stats\" shows all)", model,
+                url);
+  }
   print_totals(stats);
 }
 
@@ -219,7 +226,7 @@ static int run(BlCli *cli, char **args, GError **error) {
     if (cli->json)
       print_json(cli, store, &stats, rows);
     else
-      print_table(&stats, rows);
+      print_table(cli, store, &stats, rows, model_id);
   }
   bl_stats_clear(&stats);
   return done ? 0 : -1;

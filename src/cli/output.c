@@ -144,6 +144,7 @@ static guint text_width(const char *text) {
 
 static void print_row(char *const *cells, const char *const *headings, guint n_columns,
                       const guint *widths) {
+  while (n_columns > 1 && cells[n_columns - 1][0] == '\0') n_columns--;
   for (guint c = 0; c < n_columns; c++) {
     gboolean right = headings[c][0] == '>';
     int pad = (int)(widths[c] - text_width(cells[c]));

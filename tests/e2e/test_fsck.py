@@ -40,6 +40,13 @@ def test_clean(ballast, two):
     assert ballast("fsck", json=True).json["n_ready"] == 2
 
 
+def test_degraded_is_not_counted_as_ready(ballast, two):
+    object_file(ballast.store, "a").unlink()
+    assert ballast.told("fsck", rc=4).endswith("2 checkpoints, 1 READY, 1 lost\n")
+    ballast.verify("a", rc=4)
+    assert ballast.told("fsck", rc=4).endswith("2 checkpoints, 1 READY, 1 lost\n")
+
+
 def test_no_store(ballast):
     assert kinds(ballast) == []
     assert not ballast.store.exists()

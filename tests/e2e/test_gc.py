@@ -194,3 +194,9 @@ def test_store_that_is_not_there(ballast):
     for args in ([], ["--dry-run"], ["--grace", "0"]):
         ballast("gc", *args)
     assert not ballast.store.exists()
+
+
+def test_nothing_to_remove(ballast, full):
+    assert ballast.told("gc").splitlines()[-2] == "nothing to remove yet"
+    ballast("gc", "--grace", "0")
+    assert ballast.told("gc") == "nothing to remove\n"

@@ -145,3 +145,12 @@ def test_metrics_in_any_locale(ballast, two, tmp_path):
     file = tmp_path / "m.prom"
     ballast.having(env={"LC_ALL": "de_DE.UTF-8"})("fsck", "--metrics-file", file)
     assert metrics(file)
+
+
+def test_model_that_is_not_there(ballast, two):
+    text = ballast.told("stats", "org/none")
+    assert text.startswith('no checkpoints of model "org/none" in ') and "of checkpoints in" in text
+
+
+def test_no_blanks_at_the_end_of_a_line(ballast, two):
+    assert not [line for line in ballast("stats").text.splitlines() if line != line.rstrip()]

@@ -138,3 +138,7 @@ def test_pins(two):
     two("model", "pin", "a")
     two.delete("a")
     two.fails(3, "model", "unpin", "a")
+
+
+def test_list_of_a_model_without_refs(two):
+    assert two.told("model", "tag", "--list", "org/none").startswith('no refs of model "org/none" in ')

@@ -159,7 +159,7 @@ def test_full_check_records(checked):
     assert shown["status"] == "DEGRADED" and shown["missing"] == [small[0]] and shown["damaged"] == [name]
     assert checked.status("m") == "DEGRADED"
     listed = checked("model", "list", "-v").text
-    assert "m: 1 file missing, 1 damaged (repair it)" in listed
+    assert 'm: 1 file missing, 1 damaged ("ballast model repair m" mends it)' in listed
 
 
 def test_degraded_is_not_given_out(checked, tmp_path):
@@ -209,6 +209,7 @@ def test_subsets_cover_everything(ballast, make_model):
         whole = ballast.verify("m", json=True).json
         assert sum(r["n_files"] for r in runs) == whole["n_files"]
         assert sum(r["n_bytes"] for r in runs) == whole["n_bytes"]
+    assert ballast.told("model", "verify", "m", "--subset", "1/3").startswith("verified 1/3 of m: all right\n")
     flip(largest(ballast)[1])
     bad = [ballast.verify("m", "--subset", f"{n}/3", "--deep", rc=(0, 4)).rc for n in (1, 2, 3)]
     assert sorted(bad) == [0, 0, 4]

@@ -83,6 +83,13 @@ class Ballast:
             assert result.rc in (rc if isinstance(rc, tuple) else (rc,)), f"wanted exit {rc}: {result}"
         return result
 
+    def told(self, *args, rc=0):
+        """What it prints without -q."""
+        done = subprocess.run([word for word in self.line(*args) if word != "-q"], env=self.env, cwd=self.cwd,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        assert done.returncode == rc, done
+        return done.stdout
+
     def fails(self, rc, *args, **kwargs):
         """Runs what must fail with this exit code and one line; returns the line."""
         return self(*args, rc=rc, **kwargs).error
