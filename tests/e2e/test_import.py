@@ -583,6 +583,13 @@ def test_keep_spares(ballast, import_next, store_walk):
     store_walk().assert_clean()
 
 
+def test_keep_within_one_second(ballast, import_next):
+    """What was just imported is the newest, whatever the ids."""
+    wait_for_next_second()
+    import_next()
+    assert import_next("--keep", "1")["pruned"] == ["c0"] and ids(ballast) == ["c1"]
+
+
 def test_keep_of_one_that_is_there(ballast, import_next, tmp_path):
     import_next()
     wait_for_next_second()
