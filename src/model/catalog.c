@@ -128,6 +128,16 @@ gboolean bl_catalog_is_fault_of_one(const GError *fault) {
   }
 }
 
+gboolean bl_catalog_peek_claim(BlStore *store, const char *prefix, BlClaimState *state,
+                               GError **error) {
+  g_autoptr(GError) fault = NULL;
+  if (bl_claim_peek(store, prefix, state, NULL, NULL, &fault)) return TRUE;
+  *state = BL_CLAIM_UNKNOWN;
+  if (bl_catalog_is_fault_of_one(fault)) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}
+
 /* IMPORTING or DELETING where someone holds, or may hold, the claim; untouched else. */
 static gboolean apply_claim(BlStore *store, BlCheckpoint *checkpoint, GError **error) {
   BlKeyBuffer prefix;

@@ -3,6 +3,7 @@
 #include "base/job.h"
 #include "model/manifest.h"
 #include "model/ref.h"
+#include "store/claim.h"
 
 typedef enum {
   BL_CHECKPOINT_READY,
@@ -32,6 +33,10 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
 /* Whether the fault is that of one checkpoint, which is told beside its id; those of the whole
  * store end what looks at all of it. */
 gboolean bl_catalog_is_fault_of_one(const GError *fault);
+/* Who holds the claim below the prefix, for those who look at all checkpoints: one that cannot be
+ * read may be anybody's, UNKNOWN. */
+gboolean bl_catalog_peek_claim(BlStore *store, const char *prefix, BlClaimState *state,
+                               GError **error);
 
 /* The checkpoint id that a name means: an id that is there; else MODEL_ID[@REF]: the ref's (REF
  * defaults to "main"), or a commit's or revision's, or without @REF the model's only READY (or

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/catalog.h"
 #include "model/key.h"
 #include "store/claim.h"
 
@@ -122,8 +123,7 @@ static gboolean find_reservation(const char *id, gpointer user, GError **error) 
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
-  if (!bl_claim_peek(search->store, bl_key_prefix(prefix, id), &state, NULL, NULL, error))
-    return FALSE;
+  if (!bl_catalog_peek_claim(search->store, bl_key_prefix(prefix, id), &state, error)) return FALSE;
   if (state == BL_CLAIM_NONE || state == BL_CLAIM_DEAD) return TRUE;
   Reservation *reservation = g_new0(Reservation, 1);
   BlObjectStat object;

@@ -238,8 +238,13 @@ static gboolean walk_entry(const StrayListing *listing, DIR *dir, const char *fo
 static gboolean walk_strays(const StrayListing *listing, const char *folder, guint depth,
                             GError **error) {
   gboolean is_absent, is_empty = TRUE;
-  autodir *dir = open_folder(listing->store, folder, &is_absent, error);
-  if (dir == NULL) return is_absent;
+  g_autoptr(GError) fault = NULL;
+  autodir *dir = open_folder(listing->store, folder, &is_absent, &fault);
+  if (dir == NULL && (is_absent || g_error_matches(fault, BL_ERROR, BL_ERROR_DENIED))) return TRUE;
+  if (dir == NULL) {
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return FALSE;
+  }
   struct stat st;
   if (fstat(dirfd(dir), &st) != 0)
     return bl_error_set_errno(error, errno, "store %s: cannot look at folder %s",

@@ -275,7 +275,7 @@ gboolean bl_store_free_space(BlStore *store, guint64 *bytes, GError **error);
 gboolean bl_store_sweep(BlStore *store, const char *prefix, guint *n_removed, GError **error);
 
 /* Everything in the store that is no object: temporaries, empty folders (but those that all stores
- * have in time), foreign things. In no order. */
+ * have in time), foreign things. In no order. What this user may not look into is passed over. */
 gboolean bl_store_list_strays(BlStore *store, BlStrayFunc func, gpointer user, GError **error);
 /* Removes a temporary or an empty folder as it was listed; success where it is gone or another one
  * by now, or the folder no longer empty. INVALID for a foreign thing. */

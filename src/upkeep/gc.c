@@ -255,12 +255,14 @@ static void skip(Gc *gc, const char *id, const GError *fault) {
   bl_job_note(gc->job, BL_NOTE_INFO, "left for the next time: %s", fault->message);
 }
 
-/* gc->claim stays NULL where it is another's: that is skipped. */
+/* gc->claim stays NULL where it is another's, or may be since it cannot be read: that is skipped.
+ */
 static gboolean take_claim(Gc *gc, const char *prefix, const char *id, GError **error) {
   g_autoptr(GError) fault = NULL;
   gc->claim = bl_claim_acquire(gc->store, prefix, "gc", 0, gc->job, &fault);
   if (gc->claim != NULL) return TRUE;
-  if (g_error_matches(fault, BL_ERROR, BL_ERROR_BUSY)) {
+  if (g_error_matches(fault, BL_ERROR, BL_ERROR_BUSY) ||
+      g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT)) {
     skip(gc, id, fault);
     return TRUE;
   }

@@ -53,7 +53,7 @@ static gboolean is_there(BlStore *store, const char *id, gboolean *there, GError
   *there = bl_store_size(store, bl_key_manifest(key, id), &size, &fault) ||
            !g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND);
   if (*there) return TRUE;
-  if (!bl_claim_peek(store, bl_key_prefix(key, id), &state, NULL, NULL, error)) return FALSE;
+  if (!bl_catalog_peek_claim(store, bl_key_prefix(key, id), &state, error)) return FALSE;
   *there = state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN;
   return TRUE;
 }
@@ -76,8 +76,7 @@ static gboolean emit_moved(BlSurveyRun *run, const Entry *entry, const char *id,
   BlKeyBuffer prefix;
   BlClaimState state = BL_CLAIM_NONE;
   /* A delete that is under way has just moved it. */
-  if (id != NULL &&
-      !bl_claim_peek(run->store, bl_key_prefix(prefix, id), &state, NULL, NULL, error))
+  if (id != NULL && !bl_catalog_peek_claim(run->store, bl_key_prefix(prefix, id), &state, error))
     return FALSE;
   if (state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN) return TRUE;
   return emit_entry(run, BL_FINDING_MOVED_REF, id, entry,
@@ -168,7 +167,7 @@ static gboolean judge_room(BlSurveyRun *run, GError **error) {
   g_autoptr(GPtrArray) entries = list(run->store, BL_KEY_ROOM, error);
   if (entries == NULL) return FALSE;
   if (entries->len == 0) return TRUE;
-  if (!bl_claim_peek(run->store, BL_KEY_ROOM, &state, NULL, NULL, error)) return FALSE;
+  if (!bl_catalog_peek_claim(run->store, BL_KEY_ROOM, &state, error)) return FALSE;
   if (state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN) return TRUE;
   BlFinding finding = {.kind = BL_FINDING_CLAIM,
                        .name = BL_KEY_ROOM,
@@ -229,7 +228,7 @@ static gboolean judge_stray(const BlStray *stray, gpointer user, GError **error)
                  : stray->is_folder  ? "an empty folder"
                                      : "ballast did not put it there";
   if (finding.kind == BL_FINDING_FOREIGN) return bl_survey_emit(&finding, run, error);
-  if (has_id && !bl_claim_peek(run->store, bl_key_prefix(prefix, id), &state, NULL, NULL, error))
+  if (has_id && !bl_catalog_peek_claim(run->store, bl_key_prefix(prefix, id), &state, error))
     return FALSE;
   if (state == BL_CLAIM_LIVE || state == BL_CLAIM_UNKNOWN) return TRUE;
   if (state == BL_CLAIM_NONE && is_fresh(stray)) return TRUE;

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from support.scenes import object_file
 from support.walker import walk
 
 
@@ -88,6 +89,26 @@ def test_strange_thing_in_place_of_a_claim(ballast, model, kind):
     os.mkfifo(folder / "claim") if kind == "fifo" else (folder / "claim").mkdir()
     assert ballast.status("other") == "READY"
     assert "weight/models/m/claim" in ballast.fails(4, "model", "import", model, "--checkpoint-id", "m")
+    # Beside what would make somebody ask who holds it.
+    (folder / ".tmp-0-0").touch()
+    (folder / "reserved").write_text('{"bytes":5,"from_bytes":0,"schema_version":1}')
+    ballast("store", "set", "--max-bytes", "1GiB")
+    ballast.do_import(model, "another")
+    assert "weight/models/m/claim" in ballast("fsck", rc=4).text
+    ballast("gc", "--grace", "0")
+    assert (folder / ".tmp-0-0").exists()
+
+
+def test_a_folder_that_this_user_may_not_look_into(ballast, nobody, model):
+    """It is told, and the rest of the store is looked at."""
+    here = ballast.having(store=nobody.store)
+    here.do_import(model, "mine")
+    here.do_import(model, "other")
+    (here.store / "weight/models/mine").chmod(0o700)
+    (object_file(here.store, "other", "config.json")).unlink()
+    report = nobody("fsck", rc=4, json=True).json
+    assert {(f["kind"], f["checkpoint_id"]) for f in report["findings"]} == {("unreadable", "mine"), ("missing", "other")}
+    nobody("gc", "--dry-run")
 
 
 def test_folder_exchanged_for_a_link_after_the_scan(ballast, model, tmp_path):
