@@ -149,6 +149,7 @@ static gboolean mend_info(Copying *copying, GError **error) {
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }
+  if (build->is_read_only) return TRUE;
   g_ptr_array_add(copying->result->mended, g_strdup("the info object"));
   return bl_info_save(build->store, build->manifest, copying->info, error);
 }

@@ -61,9 +61,20 @@ static gboolean mend(Copy *copy, GError **error) {
                           .reader = files->stored,
                           .supplies = files->supplies,
                           .pool = build->pool,
-                          .job = build->job};
+                          .job = build->job,
+                          .dry_run = build->is_read_only};
+  /* Counts what it reads by itself. */
+  bl_job_add_total(build->job, -(gint64)copy->record->size);
   if (!bl_repair_file(&repair, copy->index, copy->worker, &found, error)) return FALSE;
   g_autofree char *text = found.text;
+  if (build->is_read_only && found.is_mended && found.n_bytes > 0) {
+    g_autofree char *shown = bl_path_display(copy->record->path);
+    const char *url = build->store->url;
+    return bl_error_set(error, BL_ERROR_CORRUPT,
+                        "what store %s has of \"%s\" is damaged or gone, and it cannot be written "
+                        "to (whoever may write runs \"ballast --store %s model repair %s\")",
+                        url, shown, url, build->manifest->checkpoint_id);
+  }
   if (!found.is_mended) {
     bl_error_set(error, BL_ERROR_CORRUPT, "%s", text);
     prefix_file(copy, error);
@@ -102,7 +113,6 @@ static gboolean check_donor(Copy *copy, BlDonor *donor, gboolean *is_right, GErr
   *is_right = donor->is_vouched;
   if (*is_right) return TRUE;
   bl_hasher_reset(copy->hasher);
-  bl_job_add_total(copy->build->job, copy->record->size);
   g_autoptr(GError) fault = NULL;
   if (!bl_transfer_run(bl_transfer_pool_get(copy->build->pool, copy->worker), &plan,
                        copy->build->job, NULL, &fault))
@@ -122,9 +132,9 @@ static gboolean share(Copy *copy, gboolean is_cheap, gboolean *is_done, GError *
   if (!bl_donors_find_known(files->donors, copy->record->size, copy->record->sha256, key, &donor))
     return TRUE;
   gboolean is_right = FALSE, ok = TRUE;
+  gboolean is_read = !donor.is_vouched && (!is_cheap || copy->record->size < CLONE_SIZE);
   g_autoptr(GError) fault = NULL;
-  if (!is_cheap || donor.is_vouched || copy->record->size < CLONE_SIZE)
-    ok = check_donor(copy, &donor, &is_right, error);
+  if (is_read || donor.is_vouched) ok = check_donor(copy, &donor, &is_right, error);
   if (is_right) {
     *is_done = bl_store_share_fd(copy->build->store, key, donor.fd, 0, &fault);
     ok = *is_done || is_no_share(fault);
@@ -132,6 +142,8 @@ static gboolean share(Copy *copy, gboolean is_cheap, gboolean *is_done, GError *
   }
   bl_donor_close(&donor);
   if (*is_done) copy->n_shared = copy->record->size;
+  if (*is_done && !is_read) bl_job_add_bytes(copy->build->job, copy->record->size);
+  if (!*is_done && is_read) bl_job_add_total(copy->build->job, (gint64)copy->record->size);
   return ok;
 }
 

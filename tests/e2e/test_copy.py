@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from support import models
+from support.scenes import object_file
 from support.walker import walk
 from test_repair import WEIGHTS, chunk_of, flip, repair, rewrite
 
@@ -215,3 +216,14 @@ def test_from_a_store_that_cannot_be_written(nobody, model, tmp_path):
     nobody("model", "copy", "m", "--to", to)
     nobody.having(store=to).verify("m")
     assert os.stat(to).st_uid == 65534
+
+
+def test_again_into_a_store_that_cannot_be_written(nobody, model):
+    """What is there is compared all the same."""
+    root = nobody.having(prefix=[])
+    root.do_import(model, "m")
+    to = nobody.home.parent / "second"
+    root("model", "copy", "m", "--to", to)
+    assert nobody("model", "copy", "m", "--to", to, json=True).json["outcome"] == "already-there"
+    object_file(to, "m", "config.json").unlink()
+    assert 'model repair m' in nobody.fails(4, "model", "copy", "m", "--to", to)
