@@ -1,7 +1,9 @@
 #include "cli/metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
 
@@ -44,6 +46,16 @@ static void append_run(GString *out, const char *command, const char *name, cons
   g_string_append_printf(out, " %s\n", g_ascii_formatd(text, sizeof text, "%.15g", value));
 }
 
+/* A replacement would take the place of a device, a pipe, or what a link leads to one. */
+static gboolean check_kind(const char *path, GError **error) {
+  struct stat st;
+  if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return TRUE;
+  g_autofree char *shown = bl_path_display(path);
+  return bl_error_set(error, BL_ERROR_INVALID,
+                      "\"%s\" is no regular file, and is not replaced by one (name another file)",
+                      shown);
+}
+
 gboolean bl_metrics_write(BlCli *cli, const BlCommand *command, int exit_code, gint64 elapsed_us,
                           GError **error) {
   g_autoptr(GString) out = g_string_new_len(cli->metrics->str, (gssize)cli->metrics->len);
@@ -61,7 +73,9 @@ gboolean bl_metrics_write(BlCli *cli, const BlCommand *command, int exit_code, g
              (double)cli->job.done_files);
   append_run(out, name, "ballast_command_timestamp_seconds", "When the last run ended.",
              (double)g_get_real_time() / G_USEC_PER_SEC);
-  if (bl_file_replace(AT_FDCWD, cli->metrics_file, out->str, out->len, 0666, error)) return TRUE;
+  if (check_kind(cli->metrics_file, error) &&
+      bl_file_replace(AT_FDCWD, cli->metrics_file, out->str, out->len, 0666, error))
+    return TRUE;
   g_prefix_error(error, "metrics: ");
   return FALSE;
 }

@@ -154,3 +154,13 @@ def test_model_that_is_not_there(ballast, two):
 
 def test_no_blanks_at_the_end_of_a_line(ballast, two):
     assert not [line for line in ballast("stats").text.splitlines() if line != line.rstrip()]
+
+
+def test_metrics_replace_nothing_but_a_file(ballast, two, tmp_path):
+    """As root, the name of a device would be that of a file from then on."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        assert "is no regular file" in ballast("model", "list", "--metrics-file", path, rc=1).err
+    assert pipe.is_fifo() and link.is_symlink()
