@@ -1,13 +1,17 @@
 #include "base/json.h"
 
 #include "base/error.h"
+#include "base/path.h"
 
 json_t *bl_json_parse(const char *data, gsize size, const char *what, GError **error) {
   json_error_t fault;
   json_t *json = json_loadb(data, size, JSON_REJECT_DUPLICATES, &fault);
-  if (json == NULL)
+  if (json == NULL) {
+    /* It quotes the bytes that are there. */
+    g_autofree char *text = bl_path_display(fault.text);
     bl_error_set(error, BL_ERROR_CORRUPT, "%s: not valid JSON: line %d, column %d: %s", what,
-                 fault.line, fault.column, fault.text);
+                 fault.line, fault.column, text);
+  }
   return json;
 }
 

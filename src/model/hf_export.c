@@ -257,7 +257,8 @@ static gboolean is_ref_right(const Export *export, const char *name, gboolean mu
 static gboolean set_ref(const Export *export, const char *name, gboolean must, GError **error) {
   g_autofree char *path = g_strconcat(BL_HF_REFS "/", name, NULL);
   g_autofree char *shown = bl_path_display(name);
-  g_autofree char *before = read_ref(export, path);
+  g_autofree char *found = read_ref(export, path);
+  g_autofree char *before = found != NULL ? bl_path_display(found) : NULL;
   g_autoptr(GError) cause = NULL;
   if (is_ref_right(export, name, must)) return TRUE;
   if (write_file(export, path, write_ref, NULL, &cause)) {

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -226,6 +227,15 @@ def test_refs(ballast, client, model, cache):
     # The store has moved the name on: the older checkpoint does not take it back.
     export(ballast, "a", cache)
     assert read(client, cache, "org/name", "refs/pr/1")["folder"] == second
+
+
+def test_a_ref_that_is_no_text_is_not_shown_as_it_is(ballast, model, cache):
+    ballast.do_import(model, "m", "--model-id", "org/name")
+    export(ballast, "m", cache)
+    (cache / "models--org--name/refs/main").write_bytes(b"\x1b[31mred")
+    line = [word for word in ballast.line("model", "pull", "m", "--hf-cache", cache) if word != "-q"]
+    done = subprocess.run(line, env=ballast.env, cwd=ballast.cwd, capture_output=True, check=True)
+    assert b"now means" in done.stderr and b"\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize("revision", ["../../x", "a//b", "/abs", "f" * 40, "x" * 300])

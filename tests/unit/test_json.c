@@ -47,6 +47,14 @@ static void test_parse_refused(void) {
 }
 
 /* 100,000 deep: refused, not a stack overflow. */
+/* Messages go to terminals. */
+static void test_parse_escapes(void) {
+  g_autoptr(GError) error = NULL;
+  static const char text[] = "\033[31m";
+  g_assert_null(bl_json_parse(text, sizeof text - 1, "thing", &error));
+  g_assert_null(strchr(error->message, '\033'));
+}
+
 static void test_parse_deep(void) {
   g_autofree char *deep = g_strnfill(100000, '[');
   g_autoptr(GError) error = NULL;
@@ -137,6 +145,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/json/parse", test_parse);
   g_test_add_func("/json/parse-refused", test_parse_refused);
+  g_test_add_func("/json/parse-escapes", test_parse_escapes);
   g_test_add_func("/json/parse-deep", test_parse_deep);
   g_test_add_func("/json/dump", test_dump);
   g_test_add_func("/json/get", test_get);
