@@ -89,6 +89,10 @@ static void swap_bytes(Identity *identity) {
   identity->ctime_ns = GINT64_TO_LE(identity->ctime_ns);
 }
 
+static void swap_all(const BlIdentities *identities) {
+  for (guint32 i = 0; i < identities->n_objects; i++) swap_bytes(&identities->recorded[i]);
+}
+
 /* Only a file that nobody else could have written vouches for anything. */
 static gboolean is_ours(int fd, gsize size) {
   struct stat st;
@@ -113,7 +117,7 @@ static void load(BlIdentities *identities) {
     memset(identities->recorded, 0, n_bytes);
     return;
   }
-  for (guint32 i = 0; i < identities->n_objects; i++) swap_bytes(&identities->recorded[i]);
+  swap_all(identities);
 }
 
 BlIdentities *bl_identities_load(const char *folder, BlStore *store, const BlManifest *manifest) {
@@ -230,21 +234,16 @@ void bl_identities_forget(BlIdentities *identities, guint64 file) {
   g_atomic_int_set(&identities->is_changed, TRUE);
 }
 
-/* The whole file, as it is kept. Caller frees. */
-static guint8 *encode(const BlIdentities *identities, gsize *size) {
+/* The records are as they are kept. */
+static gboolean write_to(const BlIdentities *identities, int fd) {
   gsize n_bytes = identities->n_objects * sizeof(Identity);
   Header header = {.n_objects = GUINT64_TO_LE(identities->n_objects)};
+  guint32 crc = GUINT32_TO_LE(bl_crc32c(identities->recorded, n_bytes));
   memcpy(header.magic, magic, sizeof magic);
   memcpy(header.manifest_sha256, identities->manifest->sha256, BL_SHA256_SIZE);
-  *size = sizeof header + n_bytes + sizeof(guint32);
-  guint8 *data = g_malloc(*size);
-  Identity *records = (Identity *)(void *)(data + sizeof header);
-  memcpy(data, &header, sizeof header);
-  memcpy(records, identities->recorded, n_bytes);
-  for (guint32 i = 0; i < identities->n_objects; i++) swap_bytes(&records[i]);
-  guint32 crc = GUINT32_TO_LE(bl_crc32c(records, n_bytes));
-  memcpy(data + sizeof header + n_bytes, &crc, sizeof crc);
-  return data;
+  return bl_pwrite_all(fd, &header, sizeof header, 0, NULL) &&
+         bl_pwrite_all(fd, identities->recorded, n_bytes, sizeof header, NULL) &&
+         bl_pwrite_all(fd, &crc, sizeof crc, sizeof header + n_bytes, NULL);
 }
 
 /* Not made durable: what a power cut leaves of it fails its checksum, and is unknown. So does what
@@ -257,10 +256,10 @@ void bl_identities_save(BlIdentities *identities) {
   (void)unlink(temporary);
   bl_autofd fd = bl_openat(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return;
-  gsize size;
-  g_autofree guint8 *data = encode(identities, &size);
-  if (!bl_pwrite_all(fd, data, size, 0, NULL) || rename(temporary, identities->path) != 0)
-    (void)unlink(temporary);
+  swap_all(identities);
+  gboolean is_written = write_to(identities, fd);
+  swap_all(identities);
+  if (!is_written || rename(temporary, identities->path) != 0) (void)unlink(temporary);
 }
 
 static gboolean record_one(guint64 i, guint worker, gpointer user, GError **error) {
