@@ -37,8 +37,8 @@ void bl_job_set_total(BlJob *job, guint64 bytes, guint64 files) {
   __atomic_store_n(&job->total_files, files, __ATOMIC_RELAXED);
 }
 
-void bl_job_add_total(BlJob *job, guint64 bytes) {
-  if (job != NULL) __atomic_fetch_add(&job->total_bytes, bytes, __ATOMIC_RELAXED);
+void bl_job_add_total(BlJob *job, gint64 bytes) {
+  if (job != NULL) __atomic_fetch_add(&job->total_bytes, (guint64)bytes, __ATOMIC_RELAXED);
 }
 
 void bl_job_add_bytes(BlJob *job, guint64 bytes) {

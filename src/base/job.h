@@ -31,8 +31,8 @@ void bl_job_set_phase(BlJob *job, const char *phase);
 /* A phase whose bytes and files count from 0. */
 void bl_job_begin_phase(BlJob *job, const char *phase, guint64 bytes, guint64 files);
 void bl_job_set_total(BlJob *job, guint64 bytes, guint64 files);
-/* More bytes to do than was thought (a second pass). */
-void bl_job_add_total(BlJob *job, guint64 bytes);
+/* More bytes to do than was thought (a second pass); negative: fewer. */
+void bl_job_add_total(BlJob *job, gint64 bytes);
 /* Both may be called with a NULL job. */
 void bl_job_add_bytes(BlJob *job, guint64 bytes);
 void bl_job_add_files(BlJob *job, guint64 files);

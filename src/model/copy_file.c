@@ -62,9 +62,8 @@ static gboolean mend(Copy *copy, GError **error) {
                           .supplies = files->supplies,
                           .pool = build->pool,
                           .job = build->job,
+                          .n_passes = 1,
                           .dry_run = build->is_read_only};
-  /* Counts what it reads by itself. */
-  bl_job_add_total(build->job, -(gint64)copy->record->size);
   if (!bl_repair_file(&repair, copy->index, copy->worker, &found, error)) return FALSE;
   g_autofree char *text = found.text;
   if (build->is_read_only && found.is_mended && found.n_bytes > 0) {

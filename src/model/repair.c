@@ -209,7 +209,12 @@ static guint64 estimate_growth(const Repair *repair) {
 }
 
 static gboolean mend_files(Repair *repair, GError **error) {
-  bl_job_begin_phase(repair->job, "mending", 0, repair->n_bad);
+  /* A file is looked at, put, and read back. */
+  guint n_passes = repair->options->dry_run ? 1 : 3;
+  guint64 n_bytes = 0;
+  for (guint64 i = 0; i < repair->n_bad; i++)
+    n_bytes += repair->manifest->files[repair->bad[i]].size;
+  bl_job_begin_phase(repair->job, "mending", n_passes * n_bytes, repair->n_bad);
   g_autoptr(BlReader) reader = bl_reader_new(repair->store, repair->manifest, NULL);
   repair->files = (BlRepairFiles){.store = repair->store,
                                   .manifest = repair->manifest,
@@ -217,6 +222,7 @@ static gboolean mend_files(Repair *repair, GError **error) {
                                   .supplies = repair->supplies,
                                   .pool = repair->files.pool,
                                   .job = repair->job,
+                                  .n_passes = n_passes,
                                   .dry_run = repair->options->dry_run};
   guint64 growth = repair->options->dry_run ? 0 : estimate_growth(repair);
   if (growth > 0 &&
@@ -229,11 +235,15 @@ static gssize read_stream(gpointer user, void *data, gsize size, GError **error)
   return bl_reader_stream_read(user, data, size, error);
 }
 
+static gboolean lacks_digests(const Repair *repair, guint64 i) {
+  return bl_digests_get(repair->digests, i) == NULL || repair->has_bad_crcs[i];
+}
+
 /* The block digests of one file, from bytes that are the file. Others keep none. */
 static gboolean digest_one(guint64 i, guint worker, gpointer user, GError **error) {
   Repair *repair = user;
   const BlManifestFile *file = &repair->manifest->files[i];
-  if (bl_digests_get(repair->digests, i) != NULL && !repair->has_bad_crcs[i]) return TRUE;
+  if (!lacks_digests(repair, i)) return TRUE;
   BlHasher *hasher = bl_transfer_pool_hasher(repair->files.pool, worker);
   g_autoptr(BlReader) reader = bl_reader_new(repair->store, repair->manifest, NULL);
   g_autoptr(BlReaderStream) stream = bl_reader_stream_new(reader, i);
@@ -263,7 +273,10 @@ static gboolean mend_digests(Repair *repair, GError **error) {
       repair->digests_lost ? NULL : bl_digests_load(repair->store, repair->manifest, NULL);
   if (digests == NULL) digests = bl_digests_new(repair->manifest);
   repair->digests = digests;
-  bl_job_set_phase(repair->job, "digesting");
+  guint64 n_bytes = 0;
+  for (guint64 i = 0; i < repair->manifest->n_files; i++)
+    if (lacks_digests(repair, i)) n_bytes += repair->manifest->files[i].size;
+  bl_job_begin_phase(repair->job, "digesting", n_bytes, 0);
   return bl_job_run(repair->job, repair->manifest->n_files, digest_one, repair, error) &&
          bl_claim_check(repair->claim, error) &&
          bl_digests_save(repair->store, repair->manifest, digests, error);

@@ -27,6 +27,7 @@ typedef struct {
   GArray *bad;     /* of BadChunk */
   GString *faults; /* why candidates did not do */
   guint8 *piece, *scratch;
+  guint64 n_read; /* bytes that the job is told of */
   /* while a chunk is written */
   guint64 left;         /* bytes of it to be read */
   gboolean is_read_bad; /* the candidate failed, not the store */
@@ -83,7 +84,7 @@ static gboolean examine(Mend *mend, GError **error) {
   guint8 sha256[BL_SHA256_SIZE];
   bl_hasher_reset(mend->hasher);
   g_array_set_size(mend->bad, 0);
-  bl_job_add_total(mend->files->job, mend->record->size);
+  mend->n_read += mend->record->size;
   if (!bl_supply_file_seek(mend->supply, 0, error)) return FALSE;
   for (guint32 c = 0; c < mend->record->n_chunks; c++) {
     BadChunk bad = {.chunk = c};
@@ -134,7 +135,7 @@ static gboolean put_chunk(Mend *mend, const BadChunk *bad, GError **error) {
                          .size = size,
                          .hasher = mend->hasher};
   bl_hasher_reset(mend->hasher);
-  bl_job_add_total(files->job, size);
+  mend->n_read += size;
   if (!bl_transfer_run(mend->transfer, &plan, files->job, NULL, error)) return FALSE;
   bl_hasher_finish(mend->hasher, sha256);
   mend->is_read_bad = memcmp(sha256, bad->sha256, BL_SHA256_SIZE) != 0;
@@ -166,7 +167,7 @@ static gboolean read_back(Mend *mend, GError **error) {
   guint8 sha256[BL_SHA256_SIZE];
   gssize n;
   bl_hasher_reset(mend->hasher);
-  bl_job_add_total(files->job, mend->record->size);
+  mend->n_read += mend->record->size;
   while ((n = bl_reader_stream_read(stream, mend->piece, PIECE_SIZE, error)) > 0) {
     if (!bl_job_check(files->job, error)) return FALSE;
     bl_hasher_update(mend->hasher, mend->piece, (gsize)n);
@@ -267,6 +268,7 @@ gboolean bl_repair_file(const BlRepairFiles *files, guint64 file, guint worker,
   }
   for (guint i = 0; i < files->supplies->len && !result->is_mended; i++)
     if (!try_supply(&mend, files->supplies->pdata[i], result, error)) return FALSE;
+  bl_job_add_total(files->job, (gint64)(mend.n_read - files->n_passes * mend.record->size));
   if (!result->is_mended)
     result->text = g_strdup_printf(
         "%s (name a folder or a store that has it: \"ballast model repair %s --from PLACE\")",

@@ -11,6 +11,8 @@ typedef struct {
   GPtrArray *supplies; /* of BlSupply, in the order they are asked */
   BlTransferPool *pool;
   BlJob *job;
+  guint
+      n_passes; /* how often the job's total counts each file; what is read beyond that is added */
   gboolean dry_run;
 } BlRepairFiles;
 

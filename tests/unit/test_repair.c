@@ -36,6 +36,9 @@ static BlRepairResult *repair(BlStore *store, char *from, GError **error) {
   BlJob job;
   bl_job_init(&job);
   BlRepairResult *result = bl_repair(store, "x", &options, &job, error);
+  /* The bar ends at 100 %, and not before. */
+  if (result != NULL && result->left->len == 0)
+    g_assert_cmpuint(job.done_bytes, ==, job.total_bytes);
   bl_job_clear(&job);
   return result;
 }
