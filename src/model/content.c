@@ -10,6 +10,8 @@
 
 /* Bytes of a manifest that is read by itself. */
 #define LARGE_MANIFEST (4u * 1024 * 1024)
+/* Files that are kept, of some 80 bytes each. Where more could be of use, these are many. */
+#define MAX_FILES 400000u
 
 struct BlContent {
   GArray *files; /* of BlContentFile, by size, then SHA-256 */
@@ -41,7 +43,7 @@ static int compare_files(gconstpointer a, gconstpointer b) {
   const BlContentFile *left = a, *right = b;
   int order = compare_bytes(left, right);
   if (order == 0) order = strcmp(left->checkpoint_id, right->checkpoint_id);
-  return order != 0 ? order : strcmp(left->key, right->key);
+  return order != 0 ? order : memcmp(left->path_sha256, right->path_sha256, BL_SHA256_SIZE);
 }
 
 static gboolean is_wanted(const Load *load, const BlManifestFile *file) {
@@ -54,16 +56,13 @@ static void add_files(Load *load, const BlManifest *manifest) {
   BlContent *content = load->content;
   const char *id = NULL;
   g_mutex_lock(&load->lock);
-  for (guint64 i = 0; i < manifest->n_files; i++) {
+  for (guint64 i = 0; i < manifest->n_files && content->files->len < MAX_FILES; i++) {
     const BlManifestFile *record = &manifest->files[i];
-    BlKeyBuffer key;
     if (!is_wanted(load, record)) continue;
     if (id == NULL) id = g_string_chunk_insert(content->strings, manifest->checkpoint_id);
-    bl_manifest_chunk_key(manifest, record, 0, key);
-    BlContentFile file = {.key = g_string_chunk_insert(content->strings, key),
-                          .checkpoint_id = id,
-                          .size = record->size};
+    BlContentFile file = {.checkpoint_id = id, .size = record->size};
     memcpy(file.sha256, record->sha256, BL_SHA256_SIZE);
+    bl_sha256(record->path, strlen(record->path), file.path_sha256);
     g_array_append_val(content->files, file);
   }
   g_mutex_unlock(&load->lock);
@@ -149,14 +148,27 @@ void bl_content_free(BlContent *content) {
   g_free(content);
 }
 
-/* The first file that is not before the wanted one; sha256 NULL: of that size. */
-static guint lower_bound(const BlContent *content, guint64 size, const guint8 *sha256) {
-  BlContentFile wanted = {.size = size};
+char *bl_content_key(const BlContentFile *file, char key[512]) {
+  char hex[BL_SHA256_HEX_SIZE + 1];
+  BlKeyBuffer file_key;
+  bl_hex_encode(file->path_sha256, BL_SHA256_SIZE, hex);
+  return bl_key_chunk_of_file(key, bl_key_file_of_hex(file_key, file->checkpoint_id, hex), 0);
+}
+
+/* sha256 NULL: by size alone. */
+static int compare_to(const BlContentFile *file, guint64 size, const guint8 *sha256) {
+  int order = compare_sizes(&file->size, &size);
+  return order != 0 || sha256 == NULL ? order : memcmp(file->sha256, sha256, BL_SHA256_SIZE);
+}
+
+/* The first file that is not before the wanted ones; behind: that is behind them. */
+static guint find_bound(const BlContent *content, guint64 size, const guint8 *sha256,
+                        gboolean behind) {
   guint low = 0, high = content->files->len;
-  if (sha256 != NULL) memcpy(wanted.sha256, sha256, BL_SHA256_SIZE);
   while (low < high) {
     guint middle = low + (high - low) / 2;
-    if (compare_bytes(&g_array_index(content->files, BlContentFile, middle), &wanted) < 0)
+    int order = compare_to(&g_array_index(content->files, BlContentFile, middle), size, sha256);
+    if (order < 0 || (behind && order == 0))
       low = middle + 1;
     else
       high = middle;
@@ -164,22 +176,19 @@ static guint lower_bound(const BlContent *content, guint64 size, const guint8 *s
   return low;
 }
 
-static const BlContentFile *give(const BlContent *content, guint first, guint64 size,
-                                 const guint8 *sha256, gsize *n) {
-  const BlContentFile *files = (const BlContentFile *)(const void *)content->files->data;
-  for (*n = 0; first + *n < content->files->len; (*n)++) {
-    const BlContentFile *file = &files[first + *n];
-    if (file->size != size || (sha256 != NULL && memcmp(file->sha256, sha256, BL_SHA256_SIZE) != 0))
-      break;
-  }
-  return *n > 0 ? &files[first] : NULL;
+/* There may be as many files of one size as there are files: they are not gone through. */
+static const BlContentFile *find(const BlContent *content, guint64 size, const guint8 *sha256,
+                                 gsize *n) {
+  guint first = find_bound(content, size, sha256, FALSE);
+  *n = find_bound(content, size, sha256, TRUE) - first;
+  return *n > 0 ? &g_array_index(content->files, BlContentFile, first) : NULL;
 }
 
 const BlContentFile *bl_content_find_size(const BlContent *content, guint64 size, gsize *n) {
-  return give(content, lower_bound(content, size, NULL), size, NULL, n);
+  return find(content, size, NULL, n);
 }
 
 const BlContentFile *bl_content_find(const BlContent *content, guint64 size,
                                      const guint8 sha256[BL_SHA256_SIZE], gsize *n) {
-  return give(content, lower_bound(content, size, sha256), size, sha256, n);
+  return find(content, size, sha256, n);
 }

@@ -8,20 +8,23 @@
 #include "model/manifest.h"
 
 typedef struct {
-  const char *key; /* of the object; owned by the content */
-  const char *checkpoint_id;
+  const char *checkpoint_id; /* owned by the content */
   guint64 size;
   guint8 sha256[BL_SHA256_SIZE];
+  guint8 path_sha256[BL_SHA256_SIZE]; /* of its path */
 } BlContentFile;
 
 typedef struct BlContent BlContent;
 
 /* Reads the READY manifests of all checkpoints but `except` (may be NULL), in parallel, and keeps
- * the files whose size is one of sizes (sorted here; NULL: all). Manifests that cannot be read are
- * passed over. A store that cannot list, or cannot share, gives an empty one. */
+ * the files whose size is one of sizes (sorted here; NULL: all), 400,000 of them at most. Manifests
+ * that cannot be read are passed over. A store that cannot list, or cannot share, gives an empty
+ * one. */
 BlContent *bl_content_load(BlStore *store, const char *except, guint64 *sizes, gsize n_sizes,
                            BlJob *job, GError **error);
 void bl_content_free(BlContent *content);
+/* The key of the file's object. */
+char *bl_content_key(const BlContentFile *file, char key[512]);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BlContent, bl_content_free)
 /* The files of that size, ordered by SHA-256; borrowed. *n may be 0. */
 const BlContentFile *bl_content_find_size(const BlContent *content, guint64 size, gsize *n);

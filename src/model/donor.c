@@ -153,8 +153,10 @@ BlDonors *bl_donors_load(BlStore *store, const BlManifest *plan, const char *sta
 
 /* Whether the object under the key is surely what was once checked. */
 static gboolean is_certain(BlDonors *donors, const BlContentFile *file) {
-  const Vouched *vouched =
-      file->size < VOUCH_SIZE ? NULL : g_hash_table_lookup(donors->vouched, file->key);
+  BlKeyBuffer key;
+  const Vouched *vouched = file->size < VOUCH_SIZE
+                               ? NULL
+                               : g_hash_table_lookup(donors->vouched, bl_content_key(file, key));
   if (vouched == NULL) return FALSE;
   BlIdentities *identities = vouched->voucher->identities;
   g_mutex_lock(&donors->lock);
@@ -183,13 +185,14 @@ static gboolean look_at(int fd, BlObjectStat *object) {
 static gboolean open_donor(BlDonors *donors, const BlContentFile *file, guint64 but_inode,
                            BlDonor *donor) {
   gboolean was_certain = is_certain(donors, file);
-  bl_autofd fd = bl_store_open_fd(donors->store, file->key, NULL);
+  BlKeyBuffer key;
+  bl_autofd fd = bl_store_open_fd(donors->store, bl_content_key(file, key), NULL);
   BlObjectStat now;
   *donor = (BlDonor){.file = file, .fd = -1};
   if (fd < 0 || !look_at(fd, &donor->stat) || donor->stat.size != file->size ||
       donor->stat.inode == but_inode)
     return FALSE;
-  donor->is_vouched = was_certain && bl_store_stat(donors->store, file->key, &now, NULL) &&
+  donor->is_vouched = was_certain && bl_store_stat(donors->store, key, &now, NULL) &&
                       now.inode == donor->stat.inode && is_certain(donors, file);
   donor->fd = bl_fd_steal(&fd);
   return TRUE;

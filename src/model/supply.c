@@ -178,11 +178,12 @@ static BlSupplyFile *find_in_manifest(const BlSupply *supply, const BlManifestFi
 static BlSupplyFile *find_in_content(const BlSupply *supply, const BlManifestFile *record, guint n,
                                      GError **error) {
   gsize n_found;
+  BlKeyBuffer key;
   if (supply->content == NULL) return NULL;
   const BlContentFile *found =
       bl_content_find(supply->content, record->size, record->sha256, &n_found);
   if (n >= n_found) return NULL;
-  int fd = bl_store_open_fd(supply->store, found[n].key, error);
+  int fd = bl_store_open_fd(supply->store, bl_content_key(&found[n], key), error);
   return take_fd(file_new(supply, g_strdup_printf("%s, checkpoint \"%s\"", supply->name,
                                                   found[n].checkpoint_id)),
                  fd, record->size, error);

@@ -421,3 +421,23 @@ def test_bytes_that_change_behind_the_comparison_are_not_known_to_be_right(balla
     assert process.wait(60) == 0
     done = subprocess.run(line("model", "verify", "r2", "--quick"), env=slow.env, cwd=slow.cwd, capture_output=True, text=True)
     assert done.returncode == 4 and SHARD in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.heavy
+def test_many_checkpoints_of_many_small_files(ballast, tmp_path):
+    """What may be shared is looked for in bounded memory, and not by going through all files of a size for each file."""
+    source = tmp_path / "m"
+    source.mkdir()
+    for i in range(20_000):
+        (source / f"{i:05}.json").write_text(f"{i:05}")
+    ballast.do_import(source, "zq00", "--force")
+    models_folder = ballast.store / "weight/models"
+    text = (models_folder / "zq00/manifest").read_text()
+    for i in range(1, 21):
+        (models_folder / f"zq{i:02}").mkdir()
+        (models_folder / f"zq{i:02}/manifest").write_text(text.replace("zq00", f"zq{i:02}"))
+    # At 200 bytes for each, all of them are 84 MB.
+    process = ballast.start("model", "import", source, "--checkpoint-id", "new", "--force", "--json")
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0 and usage.ru_maxrss < 64 * 1024
+    assert usage.ru_utime < 10
