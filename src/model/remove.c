@@ -162,6 +162,14 @@ static gboolean check_there(BlStore *store, const char *id, GError **error) {
       id);
 }
 
+void bl_remove_explain(GError **error) {
+  if (error == NULL || !g_error_matches(*error, BL_ERROR, BL_ERROR_NO_SPACE)) return;
+  g_autoptr(GError) full = g_steal_pointer(error);
+  bl_error_set(error, BL_ERROR_NO_SPACE,
+               "%s (to remove something, too, takes some KiB: free them on this disk first)",
+               full->message);
+}
+
 gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *claim, BlJob *job,
                            BlRemoveResult *result, GError **error) {
   *result = (BlRemoveResult){.checkpoint_id = g_strdup(checkpoint_id)};
@@ -180,6 +188,7 @@ gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *c
                        ? "checkpoint \"%s\" is not wholly deleted (delete it again): "
                        : "checkpoint \"%s\" is not deleted, nothing of it was touched: ",
                    checkpoint_id);
+  if (!ok) bl_remove_explain(error);
   return ok;
 }
 
@@ -191,7 +200,10 @@ gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJo
     return FALSE;
   BlClaim *claim =
       bl_claim_acquire(store, bl_key_prefix(prefix, checkpoint_id), "delete", wait_ms, job, error);
-  if (claim == NULL) return FALSE;
+  if (claim == NULL) {
+    bl_remove_explain(error);
+    return FALSE;
+  }
   gboolean ok = bl_remove_claimed(store, checkpoint_id, claim, job, result, error);
   g_autoptr(GError) fault = NULL;
   if (!bl_claim_release(claim, &fault))

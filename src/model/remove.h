@@ -19,3 +19,5 @@ gboolean bl_remove(BlStore *store, const char *checkpoint_id, gint wait_ms, BlJo
 /* The same for whoever holds the claim, which stays: success also where there is nothing. */
 gboolean bl_remove_claimed(BlStore *store, const char *checkpoint_id, BlClaim *claim, BlJob *job,
                            BlRemoveResult *result, GError **error);
+/* Adds to NO_SPACE what to do about it; leaves other errors as they are. */
+void bl_remove_explain(GError **error);

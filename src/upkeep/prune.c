@@ -216,6 +216,7 @@ static gboolean remove_one(const Prune *prune, const BlSurveyed *surveyed, char 
       *reason = g_strdup(fault->message);
       return TRUE;
     }
+    bl_remove_explain(&fault);
     g_propagate_error(error, g_steal_pointer(&fault));
     return FALSE;
   }

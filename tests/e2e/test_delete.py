@@ -131,3 +131,19 @@ def test_no_store_is_made_by_asking(ballast):
     ballast.fails(3, "model", "verify", "a")
     assert ballast("model", "list", json=True).json["checkpoints"] == []
     assert not ballast.store.exists()
+
+
+@pytest.mark.parametrize("args", [["model", "delete", "a"], ["prune", "--older-than", "0", "--yes"]])
+def test_full_disk(ballast, make_model, private_mount, args):
+    """Nothing can be removed without a claim, so it is said what helps; and then it helps."""
+    mount = private_mount("tmpfs", 16)
+    full = ballast.having(store=mount.path / "store")
+    full.do_import(make_model("a"), "a")
+    filler = mount.path / "filler"
+    with pytest.raises(OSError):
+        filler.write_bytes(bytes(16 << 20))
+    assert "some KiB: free them" in full.fails(1, *args)
+    full.verify("a", rc=(0, 1))
+    filler.unlink()
+    full(*args)
+    gone(full, "a")
