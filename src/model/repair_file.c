@@ -5,6 +5,7 @@
 #include "model/repair_file.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/path.h"
@@ -27,7 +28,8 @@ typedef struct {
   GArray *bad;     /* of BadChunk */
   GString *faults; /* why candidates did not do */
   guint8 *piece, *scratch;
-  guint64 n_read; /* bytes that the job is told of */
+  gint64 mtime_ns; /* of the candidate before it was hashed */
+  guint64 n_read;  /* bytes that the job is told of */
   /* while a chunk is written */
   guint64 left;         /* bytes of it to be read */
   gboolean is_read_bad; /* the candidate failed, not the store */
@@ -78,11 +80,20 @@ static gboolean compare_chunk(Mend *mend, guint32 c, BlHasher *chunk_hasher, gbo
   return ok;
 }
 
+/* When the candidate, where it is an object of this store, was last written to; 0: it is none. */
+static gint64 own_mtime_ns(const Mend *mend) {
+  struct stat st;
+  int fd = bl_supply_file_own_fd(mend->supply);
+  if (fd < 0 || fstat(fd, &st) != 0) return 0;
+  return st.st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) + st.st_mtim.tv_nsec;
+}
+
 /* Reads the candidate whole and finds the chunks that are bad. CORRUPT where it is another file. */
 static gboolean examine(Mend *mend, GError **error) {
   g_autoptr(BlHasher) chunk_hasher = bl_hasher_new();
   guint8 sha256[BL_SHA256_SIZE];
   bl_hasher_reset(mend->hasher);
+  mend->mtime_ns = own_mtime_ns(mend);
   g_array_set_size(mend->bad, 0);
   mend->n_read += mend->record->size;
   if (!bl_supply_file_seek(mend->supply, 0, error)) return FALSE;
@@ -153,6 +164,11 @@ static gboolean share(Mend *mend, gboolean *is_done, GError **error) {
     return TRUE;
   bl_manifest_chunk_key(files->manifest, mend->record, 0, key);
   *is_done = bl_store_share_fd(files->store, key, fd, BL_PUT_REPLACE, &fault);
+  /* Somebody may have written to it through a name outside: then it is read again. */
+  if (*is_done && own_mtime_ns(mend) != mend->mtime_ns) {
+    *is_done = FALSE;
+    return TRUE;
+  }
   if (*is_done || g_error_matches(fault, BL_ERROR, BL_ERROR_UNSUPPORTED) ||
       g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND))
     return TRUE;

@@ -3,10 +3,12 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from support import models
+from support.scenes import object_file
 
 WEIGHTS = "model-00001-of-00002.safetensors"
 
@@ -298,3 +300,27 @@ def test_more_files_than_a_check_names(ballast, tmp_path):
     result = repair(ballast, json=True).json
     assert result["n_files_mended"] == 10_500 and result["outcome"] == "repaired"
     assert not state(ballast)["missing"]
+
+
+def test_another_checkpoint_that_changes_behind_the_check_mends_nothing(ballast, model):
+    """Somebody writes through a hard link that he has outside, after the other one's object was found right."""
+    for id in ("m", "other"):
+        ballast.do_import(model, id, "--model-id", "org/m")
+    chunk = object_file(ballast.store, "m", WEIGHTS)
+    right = chunk.read_bytes()
+    chunk.unlink()
+    chunk.write_bytes(b"damaged".ljust(len(right)))
+    shutil.rmtree(model)
+    outside = ballast.home / "outside"
+    outside.hardlink_to(object_file(ballast.store, "other", WEIGHTS))
+    line = [word.replace("file://", "fault:op=share,n=1,delay-ms=1500:file://") for word in
+            ballast.line("model", "repair", "m")]
+    process = subprocess.Popen(line, env={**ballast.env, "BALLAST_TESTING": "1"}, cwd=ballast.cwd, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+    time.sleep(1)
+    with outside.open("r+b") as file:
+        file.write(b"other bytes")
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode == 4 and b"changes while it is read" in told, told
+    assert ballast.status("m") == "DEGRADED"
+    ballast.verify("m", rc=4)
