@@ -10,6 +10,7 @@
 #include "model/import_file.h"
 #include "model/import_plan.h"
 #include "model/key.h"
+#include "model/room.h"
 #include "model/state.h"
 
 typedef struct {
@@ -233,12 +234,32 @@ static gboolean run_claimed(Import *import, BlStore *store, GError **error) {
                                                               : import_anew(import, error);
 }
 
+/* How much more the store takes, by its limit and its disk. */
+static guint64 room_left(BlStore *store) {
+  BlStoreSettings settings;
+  guint64 left = G_MAXUINT64, used, disk;
+  if (bl_store_get_settings(store, &settings, NULL) && settings.max_bytes != G_MAXUINT64 &&
+      bl_room_used(store, &used, NULL))
+    left = settings.max_bytes - MIN(used, settings.max_bytes);
+  return bl_store_free_space(store, &disk, NULL) ? MIN(left, disk) : left;
+}
+
+static void warn_of_room(const Import *import, BlStore *store) {
+  guint64 left = room_left(store);
+  if (import->result->n_bytes <= left) return;
+  g_autofree char *text = g_format_size_full(left, G_FORMAT_SIZE_IEC_UNITS);
+  bl_job_note(import->job, BL_NOTE_WARNING,
+              "there is room for %s only: all that other checkpoints do not have must fit", text);
+}
+
 static void plan_only(Import *import, BlStore *store) {
   g_autoptr(BlManifest) existing =
       bl_manifest_load(store, import->result->checkpoint_id, BL_MANIFEST_HEADER_ONLY, NULL);
   import->result->outcome = BL_IMPORT_WOULD;
   import->result->commit = g_strdup(import->source->commit);
-  if (existing != NULL)
+  if (existing == NULL)
+    warn_of_room(import, store);
+  else
     bl_job_note(import->job, BL_NOTE_INFO, "checkpoint \"%s\" is there already, %s",
                 existing->checkpoint_id,
                 existing->is_ready ? "READY: its content would be compared"

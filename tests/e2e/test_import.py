@@ -368,6 +368,14 @@ def test_dry_run(ballast, model):
     assert snapshot(ballast.store.parent) == before
 
 
+def test_dry_run_tells_of_too_little_room(ballast, model):
+    ballast("store", "set", "--max-bytes", "2KiB")
+    result = ballast.do_import(model, "m", "--dry-run", json=True).json
+    assert [w for w in result["warnings"] if "there is room for" in w]
+    ballast("store", "set", "--max-bytes", "1GiB")
+    assert ballast.do_import(model, "m", "--dry-run", json=True).json["warnings"] == []
+
+
 # --- limits
 
 
