@@ -25,6 +25,7 @@ void bl_job_set_phase(BlJob *job, const char *phase) {
 
 void bl_job_begin_phase(BlJob *job, const char *phase, guint64 bytes, guint64 files) {
   if (job == NULL) return;
+  bl_job_sum(job, &job->earlier_bytes, &job->earlier_files);
   __atomic_store_n(&job->done_bytes, 0, __ATOMIC_RELAXED);
   __atomic_store_n(&job->done_files, 0, __ATOMIC_RELAXED);
   bl_job_set_total(job, bytes, files);
@@ -47,6 +48,12 @@ void bl_job_add_bytes(BlJob *job, guint64 bytes) {
 
 void bl_job_add_files(BlJob *job, guint64 files) {
   if (job != NULL) __atomic_fetch_add(&job->done_files, files, __ATOMIC_RELAXED);
+}
+
+void bl_job_sum(const BlJob *job, guint64 *bytes, guint64 *files) {
+  gboolean has_data = job->total_bytes > 0;
+  *bytes = job->earlier_bytes + (has_data ? job->done_bytes : 0);
+  *files = job->earlier_files + (has_data ? job->done_files : 0);
 }
 
 void bl_job_note(BlJob *job, BlNoteLevel level, const char *format, ...) {

@@ -16,6 +16,8 @@ typedef struct {
   const char *volatile phase;
   /* Bytes and files to do and done; zero totals are "not known yet". */
   guint64 total_bytes, done_bytes, total_files, done_files;
+  /* The same of phases that ended. */
+  guint64 earlier_bytes, earlier_files;
   /* Threads to use; 0: as many as there are cores, at most 8 (memory stays bounded). */
   guint n_threads;
   BlNoteFunc note;
@@ -36,6 +38,8 @@ void bl_job_add_total(BlJob *job, gint64 bytes);
 /* Both may be called with a NULL job. */
 void bl_job_add_bytes(BlJob *job, guint64 bytes);
 void bl_job_add_files(BlJob *job, guint64 files);
+/* Of all phases that read data: what they have done. Others count checkpoints or objects. */
+void bl_job_sum(const BlJob *job, guint64 *bytes, guint64 *files);
 void bl_job_note(BlJob *job, BlNoteLevel level, const char *format, ...) G_GNUC_PRINTF(3, 4);
 guint bl_job_n_threads(BlJob *job);
 

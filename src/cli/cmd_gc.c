@@ -18,7 +18,7 @@ static struct {
 static const GOptionEntry options[] = {
     {"grace", 0, 0, G_OPTION_ARG_FILENAME, &opt.grace,
      "remove what was first seen so long ago (1h; 0: at once)", "TIME"},
-    {"dry-run", 0, 0, G_OPTION_ARG_NONE, &opt.dry_run, "only say what would be removed", NULL},
+    {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &opt.dry_run, "only say what would be removed", NULL},
     {NULL}};
 
 static json_t *item_json(const BlGcItem *item) {

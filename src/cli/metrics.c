@@ -64,13 +64,15 @@ gboolean bl_metrics_write(BlCli *cli, const BlCommand *command, int exit_code, g
       command == NULL
           ? g_strdup("")
           : g_strconcat(group != NULL ? group : "", group != NULL ? " " : "", command->name, NULL);
+  guint64 n_bytes, n_files;
+  bl_job_sum(&cli->job, &n_bytes, &n_files);
   append_run(out, name, "ballast_command_duration_seconds", "How long the last run took.",
              (double)elapsed_us / G_USEC_PER_SEC);
   append_run(out, name, "ballast_command_exit_code", "Exit code of the last run.", exit_code);
   append_run(out, name, "ballast_command_bytes", "Bytes of data that the last run worked through.",
-             (double)cli->job.done_bytes);
+             (double)n_bytes);
   append_run(out, name, "ballast_command_files", "Files that the last run worked through.",
-             (double)cli->job.done_files);
+             (double)n_files);
   append_run(out, name, "ballast_command_timestamp_seconds", "When the last run ended.",
              (double)g_get_real_time() / G_USEC_PER_SEC);
   if (check_kind(cli->metrics_file, error) &&

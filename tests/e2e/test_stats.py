@@ -5,6 +5,7 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.scenes import object_file
 from support.walker import walk
 
 
@@ -118,6 +119,17 @@ def test_metrics_of_every_command(ballast, two, tmp_path):
     size = stats(ballast)["by_id"]["a"]["total_size"]
     assert metrics(file)["ballast_command_bytes", ("command", "model verify")] == size
     assert metrics(file)["ballast_command_files", ("command", "model verify")] > 1
+    ballast("fsck", "--metrics-file", file)
+    assert metrics(file)["ballast_command_files", ("command", "fsck")] == 0
+
+
+def test_metrics_of_a_command_with_several_phases(ballast, two, tmp_path):
+    object_file(ballast.store, "a").unlink()
+    file = tmp_path / "m.prom"
+    ballast("model", "repair", "a", "--metrics-file", file)
+    size = stats(ballast)["by_id"]["a"]["total_size"]
+    # What is there was verified, and then what was lost was at least read once.
+    assert metrics(file)["ballast_command_bytes", ("command", "model repair")] >= size
 
 
 def test_metrics_file_is_replaced_whole(ballast, two, tmp_path):

@@ -180,6 +180,14 @@ static void test_phases(Fixture *f, gconstpointer data) {
   g_assert_cmpuint(f->job.done_bytes + f->job.done_files, ==, 0);
   g_assert_cmpuint(f->job.total_bytes, ==, 50);
   g_assert_cmpuint(f->job.total_files, ==, 2);
+  bl_job_add_files(&f->job, 1);
+  bl_job_add_bytes(&f->job, 50);
+  bl_job_begin_phase(&f->job, "digesting", 20, 0);
+  bl_job_add_bytes(&f->job, 20);
+  guint64 bytes, files;
+  bl_job_sum(&f->job, &bytes, &files);
+  g_assert_cmpuint(bytes, ==, 70);
+  g_assert_cmpuint(files, ==, 1);
   bl_job_begin_phase(NULL, "none", 1, 1);
 }
 
