@@ -1,5 +1,4 @@
 """What surrounds a run: descriptors, limits, and stores that someone put something into."""
-import contextlib
 import os
 import shutil
 import subprocess
@@ -134,20 +133,10 @@ def test_memory_does_not_grow_with_the_number_of_chunks(ballast, tmp_path):
     source.mkdir()
     (source / "x.dat").write_bytes(os.urandom(100_000))
 
-    def peak_mib(*args):
-        process = ballast.start(*args, stdout=subprocess.DEVNULL)
-        peak = 0
-        while process.poll() is None:
-            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/status") as f:
-                peak = max([peak, *(int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM"))])
-            time.sleep(0.01)
-        assert process.returncode == 0, process.stderr.read()
-        return peak
-
     # At 150 bytes a chunk, one list of all keys would be 14 MiB.
-    assert peak_mib("model", "import", source, "--checkpoint-id", "m", "--file-chunk-size", "1") < 14
-    assert peak_mib("model", "verify", "m") < 14
-    assert peak_mib("model", "delete", "m") < 14
+    assert ballast.peak_mib("model", "import", source, "--checkpoint-id", "m", "--file-chunk-size", "1") < 14
+    assert ballast.peak_mib("model", "verify", "m") < 14
+    assert ballast.peak_mib("model", "delete", "m") < 14
     assert ballast.status("m") is None
 
 

@@ -1,9 +1,11 @@
 """Runs the command as a user would, in surroundings of its own."""
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 
@@ -71,6 +73,17 @@ class Ballast:
     def start(self, *args, **kwargs):
         kwargs = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
         return subprocess.Popen(self.line(*args), env=self.env, cwd=self.cwd, **kwargs)
+
+    def peak_mib(self, *args):
+        """Runs it, and gives the most memory it had. What wait4 tells would begin with this process's own."""
+        process = self.start(*args, stdout=subprocess.DEVNULL)
+        peak = 0
+        while process.poll() is None:
+            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/status") as f:
+                peak = max([peak, *(int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM"))])
+            time.sleep(0.01)
+        assert process.returncode == 0, process.stderr.read()
+        return peak
 
     def __call__(self, *args, rc=0, json=False, timeout=120):
         """Runs and checks the exit code: a number, several, or None for any that is no crash."""
