@@ -72,15 +72,20 @@ static gboolean is_asked_for(const Prune *prune, const BlSurveyed *surveyed) {
          (options->revision == NULL || g_strcmp0(options->revision, surveyed->revision) == 0);
 }
 
+/* What cannot be read cannot be judged, and nobody may take that for being spared. */
+static void warn_unreadable(const Prune *prune, const BlSurveyed *surveyed) {
+  if (surveyed->status == BL_CHECKPOINT_UNREADABLE)
+    bl_job_note(prune->job, BL_NOTE_WARNING,
+                "checkpoint \"%s\" cannot be read, and stays (\"ballast fsck\" says why)",
+                surveyed->checkpoint_id);
+}
+
 /* FAILED ones and the like are gc's, and listed only where their bytes are in the way. */
 static void choose(Prune *prune) {
   for (guint i = 0; i < prune->survey->checkpoints->len; i++) {
     BlSurveyed *surveyed = g_ptr_array_index(prune->survey->checkpoints, i);
     if (is_asked_for(prune, surveyed)) g_ptr_array_add(prune->order, surveyed);
-    if (surveyed->status == BL_CHECKPOINT_UNREADABLE)
-      bl_job_note(prune->job, BL_NOTE_WARNING,
-                  "checkpoint \"%s\" cannot be read, and stays (\"ballast fsck\" says why)",
-                  surveyed->checkpoint_id);
+    warn_unreadable(prune, surveyed);
   }
   if (prune->options->keep > 0) {
     prune->kept = g_hash_table_new(g_str_hash, g_str_equal);
@@ -185,12 +190,12 @@ static gboolean look_again(const Prune *prune, const BlSurveyed *surveyed, const
     *reason = g_strdup("it was deleted meanwhile");
     return TRUE;
   }
-  if (bl_usage_get(prune->store, id) > surveyed->used_us ||
-      now->updated_at != surveyed->updated_at) {
+  warn_unreadable(prune, now);
+  if (!find_reason(prune, now, reason, error)) return FALSE;
+  if (*reason == NULL && (bl_usage_get(prune->store, id) > surveyed->used_us ||
+                          now->updated_at != surveyed->updated_at))
     *reason = g_strdup("it was used meanwhile");
-    return TRUE;
-  }
-  return find_reason(prune, now, reason, error);
+  return TRUE;
 }
 
 static gboolean remove_claimed(const Prune *prune, const BlSurveyed *surveyed, BlClaim *claim,
