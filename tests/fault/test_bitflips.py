@@ -16,6 +16,13 @@ def store(ballast, tmp_path):
     return model, ballast
 
 
+def flip_back(file, before, at, bit):
+    """What was replaced by a right one meanwhile (digests, state) would be damaged by a second flip."""
+    now = file.read_bytes()
+    if len(now) == len(before) and now[at] == before[at] ^ 1 << bit:
+        flip(file, at, bit)
+
+
 def flip(file, at, bit):
     with open(file, "r+b") as f:
         f.seek(at)
@@ -50,6 +57,9 @@ def test_control_objects(store, tmp_path, is_long):
     n = N_LONG if is_long else N_CHECK // 2
     for file, at, bit in rng.sample(places, min(n, len(places))):
         where = f"seed {seed}: bit {bit} of byte {at} of {file.name}"
+        before = file.read_bytes()
+        if at >= len(before):
+            continue
         flip(file, at, bit)
         verify = ballast.verify("m", rc=None)
         assert verify.rc in (0, 1, 3, 4, 6), f"{where}: {verify}"
@@ -58,7 +68,7 @@ def test_control_objects(store, tmp_path, is_long):
             ballast("model", "pull", "m", "--output", out)
             assert models.contents(out) == right, f"{where}: not found, and other files came out"
             shutil.rmtree(out)
-        flip(file, at, bit)
+        flip_back(file, before, at, bit)
     ballast.verify("m")
 
 
