@@ -68,6 +68,13 @@ gssize bl_pread_some(int fd, void *data, gsize size, guint64 offset, GError **er
   return (gssize)done;
 }
 
+gssize bl_fd_input_read(gpointer user, void *data, gsize size, GError **error) {
+  BlFdInput *input = user;
+  gssize n = bl_pread_some(input->fd, data, size, input->offset, error);
+  if (n > 0) input->offset += (guint64)n;
+  return n;
+}
+
 gboolean bl_pread_all(int fd, void *data, gsize size, guint64 offset, GError **error) {
   gssize n = bl_pread_some(fd, data, size, offset, error);
   if (n < 0) return FALSE;

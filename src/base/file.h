@@ -26,9 +26,21 @@ int bl_open_at(int dir_fd, const char *name, int flags, mode_t mode, const char 
 gboolean bl_pread_all(int fd, void *data, gsize size, guint64 offset, GError **error);
 /* Reads up to size bytes at offset: fewer only at the end of the file. -1 on error. */
 gssize bl_pread_some(int fd, void *data, gsize size, guint64 offset, GError **error);
+/* A file from an offset on as a stream: a BlFdInput is the user of bl_fd_input_read, which gives
+ * the next bytes, up to size, 0 at the end, -1 with error set. */
+typedef struct {
+  int fd; /* borrowed */
+  guint64 offset;
+} BlFdInput;
+gssize bl_fd_input_read(gpointer user, void *data, gsize size, GError **error);
 gboolean bl_pwrite_all(int fd, const void *data, gsize size, guint64 offset, GError **error);
 /* Writes to a pipe, terminal or file at its position. */
 gboolean bl_write_all(int fd, const void *data, gsize size, GError **error);
+
+/* Nanoseconds since 1970, of a stat's times. */
+static inline gint64 bl_time_ns(const struct timespec *time) {
+  return time->tv_sec * G_GINT64_CONSTANT(1000000000) + time->tv_nsec;
+}
 
 /* fsync; a failure is final for that file (the kernel has marked its pages clean). */
 gboolean bl_fsync(int fd, const char *what, GError **error);

@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "model/key.h"
+#include "model/manifest.h"
 #include "model/ref.h"
 #include "model/tag.h"
 
@@ -32,18 +33,11 @@ typedef struct {
 static gboolean find_dangling(BlStore *store, Listing *listing, GError **error) {
   for (guint i = 0; i < listing->refs->len; i++) {
     const BlRef *ref = listing->refs->pdata[i];
-    BlKeyBuffer key;
-    guint64 size;
-    g_autoptr(GError) fault = NULL;
-    if (!bl_checkpoint_id_check(ref->checkpoint_id, NULL)) {
-      listing->is_dangling[i] = TRUE;
-      continue;
-    }
-    if (bl_store_size(store, bl_key_manifest(key, ref->checkpoint_id), &size, &fault)) continue;
-    listing->is_dangling[i] = g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND);
-    if (listing->is_dangling[i] || bl_error_code(fault) == BL_ERROR_CORRUPT) continue;
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return FALSE;
+    gboolean is_there = FALSE;
+    if (bl_checkpoint_id_check(ref->checkpoint_id, NULL) &&
+        !bl_manifest_exists(store, ref->checkpoint_id, &is_there, error))
+      return FALSE;
+    listing->is_dangling[i] = !is_there;
   }
   return TRUE;
 }

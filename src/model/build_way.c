@@ -159,6 +159,15 @@ guint64 bl_build_control_bytes(const BlManifest *plan) {
   return CONTROL_BYTES + 2 * manifest + digests + info;
 }
 
+gboolean bl_build_has_file(BlStore *store, const BlManifest *manifest, const BlManifestFile *file) {
+  char key[BL_KEY_MAX];
+  guint64 size;
+  for (guint32 c = 0; c < file->n_chunks; c++)
+    if (bl_store_size(store, bl_manifest_chunk_key(manifest, file, c, key), &size, NULL))
+      return TRUE;
+  return FALSE;
+}
+
 static guint64 take_back_key(BlStore *store, const char *key) {
   return bl_store_remove(store, key, NULL) ? 0 : 1;
 }

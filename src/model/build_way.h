@@ -17,6 +17,8 @@ gboolean bl_build_free_space(BlStore *store, guint64 *n_bytes, GError **error);
  * chunks, old and new versions together. */
 guint64 bl_build_control_bytes(const BlManifest *plan);
 
+/* Whether any of the file's objects is in the store, whatever it holds. */
+gboolean bl_build_has_file(BlStore *store, const BlManifest *manifest, const BlManifestFile *file);
 /* Removes the file's chunks. The number of those that could not be removed. */
 guint64 bl_build_remove_file(BlStore *store, const BlManifest *manifest,
                              const BlManifestFile *file);

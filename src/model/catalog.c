@@ -273,15 +273,9 @@ GPtrArray *bl_catalog_list(BlStore *store, const char *model_id, BlJob *job, GEr
   return done ? g_steal_pointer(&list) : NULL;
 }
 
-/* Whether the id has a manifest, be it a damaged one. */
 static gboolean is_there(BlStore *store, const char *id, gboolean *there, GError **error) {
-  BlKeyBuffer key;
-  guint64 size;
-  g_autoptr(GError) fault = NULL;
-  *there = bl_store_size(store, bl_key_manifest(key, id), &size, &fault) ||
-           g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
-  if (*there || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
-  g_propagate_prefixed_error(error, g_steal_pointer(&fault), "checkpoint \"%s\": ", id);
+  if (bl_manifest_exists(store, id, there, error)) return TRUE;
+  g_prefix_error(error, "checkpoint \"%s\": ", id);
   return FALSE;
 }
 

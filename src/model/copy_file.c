@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "model/build_way.h"
 #include "model/key.h"
 #include "model/repair_file.h"
 
@@ -38,17 +39,6 @@ typedef struct {
 static void prefix_file(const Copy *copy, GError **error) {
   g_autofree char *shown = bl_path_display(copy->record->path);
   g_prefix_error(error, "copying \"%s\": ", shown);
-}
-
-static gboolean has_chunks(const Copy *copy) {
-  BlKeyBuffer key;
-  guint64 size;
-  for (guint32 c = 0; c < copy->record->n_chunks; c++)
-    if (bl_store_size(copy->build->store,
-                      bl_manifest_chunk_key(copy->build->manifest, copy->record, c, key), &size,
-                      NULL))
-      return TRUE;
-  return FALSE;
 }
 
 /* Compares what is there with the source and puts what differs. */
@@ -89,23 +79,11 @@ static gboolean is_no_share(const GError *fault) {
          g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND);
 }
 
-typedef struct {
-  int fd;
-  guint64 offset;
-} Object;
-
-static gssize read_object(gpointer user, void *data, gsize size, GError **error) {
-  Object *object = user;
-  gssize n = bl_pread_some(object->fd, data, size, object->offset, error);
-  if (n > 0) object->offset += (guint64)n;
-  return n;
-}
-
 /* Whether the donor's object holds the file. */
 static gboolean check_donor(Copy *copy, BlDonor *donor, gboolean *is_right, GError **error) {
   guint8 sha256[BL_SHA256_SIZE];
-  Object object = {.fd = donor->fd};
-  BlTransferPlan plan = {.read = read_object,
+  BlFdInput object = {.fd = donor->fd};
+  BlTransferPlan plan = {.read = bl_fd_input_read,
                          .read_user = &object,
                          .size = copy->record->size,
                          .hasher = copy->hasher};
@@ -243,7 +221,9 @@ static gboolean stream(Copy *copy, GError **error) {
 
 static gboolean take_bytes(Copy *copy, GError **error) {
   gboolean is_done = FALSE;
-  if (copy->build->manifest->is_ready || (copy->build->may_be_there && has_chunks(copy)))
+  if (copy->build->manifest->is_ready ||
+      (copy->build->may_be_there &&
+       bl_build_has_file(copy->build->store, copy->build->manifest, copy->record)))
     return mend(copy, error);
   if (!share(copy, TRUE, &is_done, error)) return FALSE;
   if (!is_done && !clone_object(copy, &is_done, error)) return FALSE;

@@ -169,14 +169,7 @@ static gboolean is_certain(BlDonors *donors, const BlContentFile *file) {
 static gboolean look_at(int fd, BlObjectStat *object) {
   struct stat st;
   if (fstat(fd, &st) != 0) return FALSE;
-  *object = (BlObjectStat){
-      .size = (guint64)st.st_size,
-      .device = st.st_dev,
-      .inode = st.st_ino,
-      .n_links = (guint)st.st_nlink,
-      .mtime_ns = st.st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) + st.st_mtim.tv_nsec,
-      .ctime_ns = st.st_ctim.tv_sec * G_GINT64_CONSTANT(1000000000) + st.st_ctim.tv_nsec,
-  };
+  *object = bl_object_stat_from(&st);
   return TRUE;
 }
 

@@ -199,7 +199,7 @@ static gboolean is_settled(gint64 time_ns, gint64 now_ns) {
 static gint64 now_in_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * SECOND_NS + now.tv_nsec;
+  return bl_time_ns(&now);
 }
 
 /* The record of an object that was noted before its bytes were read. */

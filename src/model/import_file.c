@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "model/build_way.h"
 #include "model/key.h"
 
 /* A source that changes while it is read is read again, this often. */
@@ -124,18 +125,6 @@ static gboolean write_file(Work *work, GError **error) {
   return ok;
 }
 
-typedef struct {
-  int fd;
-  guint64 offset;
-} ObjectStream;
-
-static gssize read_object(gpointer user, void *data, gsize size, GError **error) {
-  ObjectStream *stream = user;
-  gssize n = bl_pread_some(stream->fd, data, size, stream->offset, error);
-  if (n > 0) stream->offset += (guint64)n;
-  return n;
-}
-
 /* Lets the file system share the bytes, and hashes the object. *is_done is FALSE where it cannot.
  */
 static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
@@ -157,9 +146,9 @@ static gboolean clone_file(Work *work, gboolean *is_done, GError **error) {
     g_atomic_int_set(&files->cannot_clone, TRUE);
     return TRUE;
   }
-  ObjectStream stream = {.fd = bl_store_open_fd(build->store, key, error)};
+  BlFdInput stream = {.fd = bl_store_open_fd(build->store, key, error)};
   if (stream.fd < 0) return FALSE;
-  BlTransferPlan plan = {.read = read_object,
+  BlTransferPlan plan = {.read = bl_fd_input_read,
                          .read_user = &stream,
                          .size = work->record->size,
                          .hasher = work->hasher};
@@ -214,17 +203,6 @@ static gboolean compare_chunks(Work *work, guint8 *bytes, guint8 *scratch, GErro
   return TRUE;
 }
 
-/* Whether any of the file's objects is in the store, whatever it holds. */
-static gboolean has_chunks(const Work *work) {
-  char key[BL_KEY_MAX];
-  guint64 size;
-  for (guint32 c = 0; c < work->record->n_chunks; c++) {
-    bl_manifest_chunk_key(work->build->manifest, work->record, c, key);
-    if (bl_store_size(work->build->store, key, &size, NULL)) return TRUE;
-  }
-  return FALSE;
-}
-
 /* *is_done: every chunk was there and right. */
 static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
   *is_done = FALSE;
@@ -232,7 +210,9 @@ static gboolean compare_file(Work *work, gboolean *is_done, GError **error) {
   g_free(work->is_good);
   work->is_good = NULL;
   /* A READY checkpoint's source is hashed before anything of it is written. */
-  if (!work->build->manifest->is_ready && !has_chunks(work)) return TRUE;
+  if (!work->build->manifest->is_ready &&
+      !bl_build_has_file(work->build->store, work->build->manifest, work->record))
+    return TRUE;
   work->is_good = g_new0(guint8, work->record->n_chunks + 1);
   g_autofree guint8 *bytes = g_malloc(COMPARE_SIZE), *scratch = g_malloc(COMPARE_SIZE);
   if (!compare_chunks(work, bytes, scratch, error)) return FALSE;

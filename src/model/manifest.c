@@ -313,3 +313,15 @@ BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GE
                reason);
   return NULL;
 }
+
+gboolean bl_manifest_exists(BlStore *store, const char *checkpoint_id, gboolean *exists,
+                            GError **error) {
+  BlKeyBuffer key;
+  guint64 size;
+  g_autoptr(GError) fault = NULL;
+  *exists = bl_store_size(store, bl_key_manifest(key, checkpoint_id), &size, &fault) ||
+            g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
+  if (*exists || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&fault));
+  return FALSE;
+}

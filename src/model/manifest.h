@@ -68,6 +68,9 @@ BlManifest *bl_manifest_load(BlStore *store, const char *checkpoint_id, BlManife
 /* As load, but a manifest whose keys do not follow from its paths is CORRUPT, and a FAILED one an
  * error that says what it is (CORRUPT, or BUSY while a live claim imports or deletes it). */
 BlManifest *bl_manifest_load_ready(BlStore *store, const char *checkpoint_id, GError **error);
+/* Whether the checkpoint has a manifest, be it a damaged one. */
+gboolean bl_manifest_exists(BlStore *store, const char *checkpoint_id, gboolean *exists,
+                            GError **error);
 /* Replaces the object durably, as schema 2. The manifest is finished, and a READY one has every
  * file's SHA-256. */
 gboolean bl_manifest_save(BlStore *store, BlManifest *manifest, GError **error);

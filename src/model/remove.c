@@ -140,16 +140,9 @@ static gboolean is_anything(const char *key, const BlObjectStat *object, gpointe
 /* A claim would make the checkpoint's folder: what is not there is not claimed. */
 static gboolean check_there(BlStore *store, const char *id, GError **error) {
   BlKeyBuffer key;
-  guint64 size;
-  gboolean is_there = FALSE;
-  g_autoptr(GError) fault = NULL;
-  if (bl_store_size(store, bl_key_manifest(key, id), &size, &fault) ||
-      g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT))
-    return TRUE;
-  if (!g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) {
-    g_propagate_error(error, g_steal_pointer(&fault));
-    return FALSE;
-  }
+  gboolean is_there;
+  if (!bl_manifest_exists(store, id, &is_there, error)) return FALSE;
+  if (is_there) return TRUE;
   if (bl_store_can(store, BL_STORE_CAN_LIST) &&
       !bl_store_list(store, bl_key_prefix(key, id), is_anything, &is_there, error))
     return FALSE;

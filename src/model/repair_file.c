@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/path.h"
 #include "model/chunk.h"
 
@@ -85,7 +86,7 @@ static gint64 own_mtime_ns(const Mend *mend) {
   struct stat st;
   int fd = bl_supply_file_own_fd(mend->supply);
   if (fd < 0 || fstat(fd, &st) != 0) return 0;
-  return st.st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) + st.st_mtim.tv_nsec;
+  return bl_time_ns(&st.st_mtim);
 }
 
 /* Reads the candidate whole and finds the chunks that are bad. CORRUPT where it is another file. */

@@ -120,7 +120,7 @@ static gboolean add_file(Scan *scan, const char *path, const struct stat *st, GE
   BlSourceFile file = {
       .path = g_string_chunk_insert(source->strings, path),
       .size = (guint64)st->st_size,
-      .mtime_ns = st->st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) + st->st_mtim.tv_nsec,
+      .mtime_ns = bl_time_ns(&st->st_mtim),
       .executable = (st->st_mode & 0111) != 0,
   };
   g_array_append_val(source->array, file);
@@ -324,8 +324,8 @@ void bl_source_free(BlSource *source) {
 static BlSourceState state_of(const struct stat *st) {
   return (BlSourceState){
       .size = (guint64)st->st_size,
-      .mtime_ns = st->st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) + st->st_mtim.tv_nsec,
-      .ctime_ns = st->st_ctim.tv_sec * G_GINT64_CONSTANT(1000000000) + st->st_ctim.tv_nsec,
+      .mtime_ns = bl_time_ns(&st->st_mtim),
+      .ctime_ns = bl_time_ns(&st->st_ctim),
       .inode = st->st_ino,
       .device = st->st_dev,
   };

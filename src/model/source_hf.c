@@ -262,18 +262,6 @@ static int open_tree(const BlHfSnapshot *snapshot) {
   return bl_fd_steal(&fd);
 }
 
-typedef struct {
-  int fd;
-  guint64 offset;
-} Input;
-
-static gssize read_input(gpointer user, void *data, gsize size, GError **error) {
-  Input *input = user;
-  gssize n = bl_pread_some(input->fd, data, size, input->offset, error);
-  if (n > 0) input->offset += (guint64)n;
-  return n;
-}
-
 static gboolean apply_tree(Tree *tree, const BlHfSnapshot *snapshot, GError **error) {
   BlSource *source = tree->source;
   g_autoptr(GError) fault = NULL;
@@ -282,8 +270,8 @@ static gboolean apply_tree(Tree *tree, const BlHfSnapshot *snapshot, GError **er
     note_unknown(source, "the cache has no listing of the commit");
     return TRUE;
   }
-  Input input = {.fd = fd};
-  if (!bl_hf_tree_read(read_input, &input, take_listed, tree, &fault)) {
+  BlFdInput input = {.fd = fd};
+  if (!bl_hf_tree_read(bl_fd_input_read, &input, take_listed, tree, &fault)) {
     g_autofree char *why = g_strdup_printf("the listing " BL_HF_TREES "/%s.json cannot be used, %s",
                                            snapshot->commit, fault->message);
     note_unknown(source, why);

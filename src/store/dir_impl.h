@@ -74,7 +74,6 @@ gboolean bl_dir_get(BlStore *store, const char *key, guint64 offset, void *data,
                     gsize *got, GError **error);
 int bl_dir_open_fd(BlStore *store, const char *key, GError **error);
 /* What the system says of a file, as an object's. */
-BlObjectStat bl_dir_to_object(const struct stat *st);
 /* Whether locks of this file system prove anything; tried once. */
 gboolean bl_dir_locks_work(BlDirStore *store);
 gboolean bl_dir_is_held(BlStore *store, const char *key, BlHoldState *state, GError **error);

@@ -95,7 +95,7 @@ static gboolean list_object(const Listing *listing, DIR *dir, const char *folder
   if (key == NULL || !g_str_has_prefix(key, listing->prefix)) return TRUE;
   if (fstatat(dirfd(dir), file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || bl_dir_set_error(error, errno, listing->store, "look at", key);
-  BlObjectStat object = bl_dir_to_object(&st);
+  BlObjectStat object = bl_object_stat_from(&st);
   return listing->func(key, &object, listing->user, error);
 }
 
@@ -207,7 +207,7 @@ static gboolean tell_stray(const StrayListing *listing, const char *path, const 
   const char *slash = strrchr(path, '/');
   BlStray stray = {
       .path = path,
-      .stat = bl_dir_to_object(st),
+      .stat = bl_object_stat_from(st),
       .is_temporary = is_temporary(slash != NULL ? slash + 1 : path, st),
       .is_folder = is_folder,
   };
@@ -294,7 +294,7 @@ gboolean bl_dir_remove_stray(BlStore *base, const BlStray *stray, GError **error
     if (errno == ENOENT) return TRUE;
     return bl_error_set_errno(error, errno, "store %s: cannot look at %s", base->url, stray->path);
   }
-  BlObjectStat now = bl_dir_to_object(&st);
+  BlObjectStat now = bl_object_stat_from(&st);
   gboolean is_right_kind = stray->is_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
   if (!is_right_kind || now.device != stray->stat.device || now.inode != stray->stat.inode ||
       now.mtime_ns != stray->stat.mtime_ns)

@@ -35,29 +35,12 @@ int bl_dir_open_fd(BlStore *base, const char *key, GError **error) {
   return fd;
 }
 
-static gint64 to_ns(const struct timespec *time) {
-  return time->tv_sec * G_GINT64_CONSTANT(1000000000) + time->tv_nsec;
-}
-
-/* What is no file is in an object's place, and goes with the rest of its checkpoint. */
-BlObjectStat bl_dir_to_object(const struct stat *st) {
-  gboolean is_file = S_ISREG(st->st_mode);
-  return (BlObjectStat){
-      .size = is_file ? (guint64)st->st_size : 0,
-      .device = st->st_dev,
-      .inode = st->st_ino,
-      .n_links = is_file ? (guint)st->st_nlink : 1,
-      .mtime_ns = to_ns(&st->st_mtim),
-      .ctime_ns = to_ns(&st->st_ctim),
-  };
-}
-
 gboolean bl_dir_stat(BlStore *base, const char *key, BlObjectStat *object, GError **error) {
   bl_autofd fd = bl_dir_open_fd(base, key, error);
   struct stat st;
   if (fd < 0) return FALSE;
   if (fstat(fd, &st) != 0) return bl_dir_set_error(error, errno, bl_dir(base), "read", key);
-  *object = bl_dir_to_object(&st);
+  *object = bl_object_stat_from(&st);
   return TRUE;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "store/dir.h"
 #include "store/fault.h"
 #include "store/memory.h"
@@ -126,6 +127,18 @@ void bl_store_buffer_free(BlStore *store, BlStoreBuffer *buffer) {
   else
     g_aligned_free(buffer->data);
   *buffer = (BlStoreBuffer){0};
+}
+
+BlObjectStat bl_object_stat_from(const struct stat *st) {
+  gboolean is_file = S_ISREG(st->st_mode);
+  return (BlObjectStat){
+      .size = is_file ? (guint64)st->st_size : 0,
+      .device = st->st_dev,
+      .inode = st->st_ino,
+      .n_links = is_file ? (guint)st->st_nlink : 1,
+      .mtime_ns = bl_time_ns(&st->st_mtim),
+      .ctime_ns = bl_time_ns(&st->st_ctim),
+  };
 }
 
 gboolean bl_store_stat(BlStore *store, const char *key, BlObjectStat *object, GError **error) {

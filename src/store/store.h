@@ -20,6 +20,7 @@
  */
 #pragma once
 #include <glib.h>
+#include <sys/stat.h>
 
 typedef struct BlStore BlStore;
 typedef struct BlStoreWriter BlStoreWriter;
@@ -83,6 +84,10 @@ typedef struct {
   guint n_links;             /* names of that file, in the store and outside; 1 without files */
   gint64 mtime_ns, ctime_ns; /* of that file; 0 without files */
 } BlObjectStat;
+
+/* Of a store's own file. What is no regular file is in an object's place: it has no bytes, and one
+ * name. */
+BlObjectStat bl_object_stat_from(const struct stat *st);
 
 /* Something in a store that is no object of it. */
 typedef struct {

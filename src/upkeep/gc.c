@@ -178,21 +178,10 @@ static gboolean is_unchanged(const Gc *gc, const Due *due, gboolean *same, GErro
   return TRUE;
 }
 
-static gboolean has_manifest(const Gc *gc, const char *id, gboolean *has, GError **error) {
-  BlKeyBuffer key;
-  guint64 size;
-  g_autoptr(GError) fault = NULL;
-  *has = bl_store_size(gc->store, bl_key_manifest(key, id), &size, &fault) ||
-         g_error_matches(fault, BL_ERROR, BL_ERROR_CORRUPT);
-  if (*has || g_error_matches(fault, BL_ERROR, BL_ERROR_NOT_FOUND)) return TRUE;
-  g_propagate_error(error, g_steal_pointer(&fault));
-  return FALSE;
-}
-
 /* A killed delete had moved it: back to its name where that is free and what it names is there. */
 static gboolean mend_moved_ref(Gc *gc, const Due *due, BlGcOutcome *outcome, GError **error) {
   gboolean has = FALSE, is_back;
-  if (due->checkpoint_id != NULL && !has_manifest(gc, due->checkpoint_id, &has, error))
+  if (due->checkpoint_id != NULL && !bl_manifest_exists(gc->store, due->checkpoint_id, &has, error))
     return FALSE;
   *outcome = BL_GC_REMOVED;
   if (!has) return bl_store_remove(gc->store, due->name, error);
@@ -205,7 +194,7 @@ static gboolean mend_moved_ref(Gc *gc, const Due *due, BlGcOutcome *outcome, GEr
 static gboolean remove_refs(Gc *gc, const Due *due, gboolean *is_removed, GError **error) {
   gboolean has;
   guint n = 0;
-  if (!has_manifest(gc, due->checkpoint_id, &has, error)) return FALSE;
+  if (!bl_manifest_exists(gc->store, due->checkpoint_id, &has, error)) return FALSE;
   *is_removed = !has;
   return has || bl_ref_remove_all(gc->store, NULL, due->checkpoint_id, &n, error);
 }
@@ -222,7 +211,7 @@ static gboolean remove_due(Gc *gc, const Due *due, GError **error) {
     if (!is_unchanged(gc, due, &goes, error)) return FALSE;
   }
   if (goes && kind == BL_FINDING_USED) {
-    if (!has_manifest(gc, due->checkpoint_id, &has, error)) return FALSE;
+    if (!bl_manifest_exists(gc->store, due->checkpoint_id, &has, error)) return FALSE;
     goes = !has;
     if (goes && !bl_store_remove(gc->store, due->name, error)) return FALSE;
   }
